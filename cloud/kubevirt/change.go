@@ -33,7 +33,8 @@ func (a *account) one(ctx context.Context, op string, r cloud.Ref) (*spec, machi
 			return s, m, nil
 		}
 	}
-	return nil, machine{}, cloud.Errorf(cloud.NotFound, op, "NotFound", "VM %s of machine %q is being deleted", vm.ID, r.Name)
+	const text = "VM %s of machine %q is being deleted"
+	return nil, machine{}, cloud.Errorf(cloud.NotFound, op, "NotFound", text, vm.ID, r.Name)
 }
 
 // Reboot resets the VM of r, or starts it if it is stopped. A paused one goes on first: a reset
@@ -60,9 +61,19 @@ func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 }
 
 // rebooted returns the error of a reboot. KubeVirt refuses one of a VM that is starting or
-// stopping as a conflict.
+// stopping as a conflict, or finds no instance of the VM; a release that knows no reset finds no
+// such path.
 func rebooted(e *cloud.Error) error {
-	return driverkit.Restrict(driverkit.Busy(e, reasonConflict), cloud.NotFound)
+	if e.Code == cloud.NotFound {
+		if reasonOf(e) == "" {
+			return cloud.Errorf(cloud.Invalid, e.Op, cloud.ReasonRebootUnsupported,
+				"the cluster's release of KubeVirt cannot reset a VM; upgrade it")
+		}
+		busy := *e
+		busy.Code, busy.Reason = cloud.Unavailable, cloud.ReasonVMBusy
+		return &busy
+	}
+	return driverkit.Restrict(driverkit.Busy(e, reasonConflict))
 }
 
 // Console returns the end of what the machine's VM has written to its serial console: the log of a
@@ -137,6 +148,17 @@ func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) e
 	return nil
 }
 
+// differ reports whether labels lack some of those that are wanted, or have some without a value there.
+func differ(has map[string]string, wanted map[string]*string) bool {
+	for key, want := range wanted {
+		value, there := has[key]
+		if there != (want != nil) || there && value != *want {
+			return true
+		}
+	}
+	return false
+}
+
 // changed returns the labels that a merge sets, and those that it removes, which have no value.
 func (s *spec) changed(obsolete []string) map[string]*string {
 	labels := map[string]*string{}
@@ -152,12 +174,7 @@ func (s *spec) changed(obsolete []string) map[string]*string {
 
 // relabel changes the labels of an object that lacks some of them, or has some that it should not.
 func (a *account) relabel(ctx context.Context, op string, of collection, m meta, labels map[string]*string) error {
-	wrong := false
-	for key, want := range labels {
-		has, there := m.Labels[key]
-		wrong = wrong || want == nil && there || want != nil && (!there || has != *want)
-	}
-	if !wrong {
+	if !differ(m.Labels, labels) {
 		return nil
 	}
 	change := map[string]any{"metadata": map[string]any{"uid": m.UID, "labels": labels}}

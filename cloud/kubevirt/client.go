@@ -53,7 +53,7 @@ type client struct {
 // the API server gets an answer to.
 func (d *Driver) connect(at config, creds cloud.Credentials) (*client, error) {
 	c := &client{server: at.Server, namespace: at.Namespace, limit: d.limit}
-	var through http.RoundTripper = d.transport
+	through := d.transport
 	if d.transport == nil {
 		own, err := at.transport()
 		if err != nil {
@@ -62,8 +62,8 @@ func (d *Driver) connect(at config, creds cloud.Credentials) (*client, error) {
 		c.own, through = own, own
 	}
 	c.session.API = driverkit.API{
-		HTTP: &http.Client{Transport: quoting{through}}, UserAgent: "cluster-api-provider-mcm", Errors: table, Refusal: refusal,
-		Now: d.now,
+		HTTP: &http.Client{Transport: quoting{through}}, UserAgent: "cluster-api-provider-mcm", Errors: table,
+		Refusal: refusal, Now: d.now,
 	}
 	c.session.Login = driverkit.NewLogin(driverkit.LoginOptions{
 		Refusals: &d.refusals, Fingerprint: creds.Fingerprint("userData"), Now: d.now,
@@ -175,7 +175,8 @@ func (c *client) remove(ctx context.Context, op string, of collection, m meta) (
 
 // list yields the objects of a collection that have these labels, page by page. An error on any
 // page ends it, since a listing that is silently short makes orphans of VMs.
-func list[T any](ctx context.Context, c *client, op string, of collection, labels map[string]string) iter.Seq2[T, error] {
+func list[T any](ctx context.Context, c *client, op string, of collection, labels map[string]string,
+) iter.Seq2[T, error] {
 	return driverkit.Pages(ctx, func(ctx context.Context, page string) ([]T, string, error) {
 		query := url.Values{"limit": {strconv.Itoa(c.limit)}, "labelSelector": {selector(labels)}}
 		if page != "" {
@@ -227,7 +228,8 @@ type quoting struct{ http.RoundTripper }
 // RoundTrip makes a call.
 func (q quoting) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := q.RoundTripper.RoundTrip(r)
-	if err != nil || answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/plain") {
+	if err != nil || answer.StatusCode != http.StatusOK ||
+		!strings.HasPrefix(answer.Header.Get("Content-Type"), "text/plain") {
 		return answer, err
 	}
 	const most = 16 << 20

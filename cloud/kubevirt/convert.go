@@ -65,21 +65,24 @@ func (m machine) message() string {
 
 // place is the region or zone that a VM's node has to be in; default where the nodes have none.
 func (m machine) place(key string) string {
-	a := m.Spec.Template.Spec.Affinity
-	if a == nil || a.Node == nil || a.Node.Required == nil {
-		return ""
-	}
-	for _, term := range a.Node.Required.Terms {
-		for _, e := range term.Expressions {
-			switch {
-			case e.Key == key && e.Operator == "DoesNotExist":
-				return anyPlace
-			case e.Key == key && e.Operator == "In" && len(e.Values) > 0:
-				return e.Values[0]
-			}
+	for _, e := range m.Spec.Template.Spec.Affinity.requirements() {
+		switch {
+		case e.Key != key:
+		case e.Operator == "DoesNotExist":
+			return anyPlace
+		case e.Operator == "In" && len(e.Values) > 0:
+			return e.Values[0]
 		}
 	}
 	return ""
+}
+
+// requirements are those of the nodes; none if there are several sets of which one is enough.
+func (a *affinity) requirements() []requirement {
+	if a == nil || a.Node == nil || a.Node.Required == nil || len(a.Node.Required.Terms) != 1 {
+		return nil
+	}
+	return a.Node.Required.Terms[0].Expressions
 }
 
 // addresses are those of an instance's interfaces, in order.

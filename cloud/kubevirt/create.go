@@ -51,7 +51,9 @@ func (s *spec) wrongRequest(r cloud.CreateRequest) []cloud.Problem {
 }
 
 // make makes the Secret and then the VM, which boots from it.
-func (a *account) make(ctx context.Context, s *spec, r cloud.CreateRequest, labels map[string]string) (cloud.VM, error) {
+func (a *account) make(ctx context.Context, s *spec, r cloud.CreateRequest, labels map[string]string) (
+	cloud.VM, error,
+) {
 	if err := a.makeSecret(ctx, s, r, labels); err != nil {
 		return cloud.VM{}, err
 	}

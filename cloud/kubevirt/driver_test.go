@@ -1,7 +1,6 @@
 package kubevirt_test
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -158,7 +157,7 @@ func fixture(t testing.TB, s kubevirttest.Server) *cloudtest.Fixture {
 // backend is the namespace as the administrator of the API server sees it.
 func backend(n *kubevirttest.Namespace, p *cloudtest.Proxy, shift *atomic.Int64) cloudtest.Backend {
 	set := func(word string) func(t testing.TB, id string) {
-		return func(t testing.TB, id string) { must(t, n.Set(context.Background(), id, word)) }
+		return func(t testing.TB, id string) { must(t, n.Set(t.Context(), id, word)) }
 	}
 	return cloudtest.Backend{
 		Proxy: p, PageSize: pageSize,
@@ -166,10 +165,10 @@ func backend(n *kubevirttest.Namespace, p *cloudtest.Proxy, shift *atomic.Int64)
 		Seed:   func(t testing.TB, s cloudtest.Seed) string { return seed(t, n, s) },
 		Advance: func(t testing.TB, d time.Duration) {
 			shift.Add(int64(d))
-			must(t, n.Move(context.Background()))
+			must(t, n.Move(t.Context()))
 		},
 		UserData: func(t testing.TB, id string) []byte {
-			data, err := n.UserData(context.Background(), id)
+			data, err := n.UserData(t.Context(), id)
 			must(t, err)
 			return data
 		},
@@ -181,7 +180,7 @@ func backend(n *kubevirttest.Namespace, p *cloudtest.Proxy, shift *atomic.Int64)
 			{Name: "ErrorUnschedulable", Set: set("ErrorUnschedulable"), Want: cloud.StatePending},
 		},
 		Boot: func(t testing.TB, id string) string {
-			boots, err := n.Boots(context.Background(), id)
+			boots, err := n.Boots(t.Context(), id)
 			must(t, err)
 			return boots
 		},
@@ -198,7 +197,7 @@ var kinds = map[string]cloud.Kind{
 // ledger is everything in the namespace. An instance without a VM is something that was forgotten.
 func ledger(t testing.TB, n *kubevirttest.Namespace) []cloud.Resource {
 	t.Helper()
-	things, err := n.Things(context.Background())
+	things, err := n.Things(t.Context())
 	must(t, err)
 	var all []cloud.Resource
 	for _, thing := range things {
@@ -237,7 +236,7 @@ func seed(t testing.TB, n *kubevirttest.Namespace, s cloudtest.Seed) string {
 		}
 	}
 	thing := kubevirttest.Thing{Kind: kind, Name: n.Named("seed"), Labels: labels}
-	must(t, n.Put(context.Background(), thing, s.AttachTo))
+	must(t, n.Put(t.Context(), thing, s.AttachTo))
 	return thing.Name
 }
 

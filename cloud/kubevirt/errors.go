@@ -15,8 +15,10 @@ const (
 
 // table is what the API server's errors mean.
 var table = driverkit.Table{
-	{Codes: []string{"Forbidden"}, Texts: []string{"exceeded quota", "must specify"}, Means: cloud.Exhausted,
-		Reason: "ExceededQuota", Scope: driverkit.ScopeRegion},
+	{
+		Codes: []string{"Forbidden"}, Texts: []string{"exceeded quota"}, Means: cloud.Exhausted, Reason: "ExceededQuota",
+		Scope: driverkit.ScopeRegion,
+	},
 	{Codes: []string{"TooManyRequests"}, Means: cloud.Throttled},
 	{Status: http.StatusTooManyRequests, Means: cloud.Throttled},
 	{Codes: []string{"NotFound"}, Means: cloud.NotFound},

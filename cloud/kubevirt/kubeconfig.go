@@ -96,16 +96,16 @@ func parse(text string) (config, error) {
 	if err := yaml.Unmarshal([]byte(text), &k); err != nil {
 		return config{}, errors.New("is no kubeconfig; write YAML with clusters, users, contexts and current-context")
 	}
-	at, who, namespace, err := k.current()
-	if err != nil {
-		return config{}, err
+	at, who, namespace := k.current()
+	if at == nil || who == nil {
+		return config{}, errors.New("has no context that current-context names, or its cluster or user is missing; add it")
 	}
 	if err := who.refused(); err != nil {
 		return config{}, err
 	}
 	c := config{
-		Server: strings.TrimRight(at.Server, "/"), Namespace: cmp.Or(namespace, "default"), Token: strings.TrimSpace(who.Token),
-		serverName: at.ServerName, insecure: at.Insecure,
+		Server: strings.TrimRight(at.Server, "/"), Namespace: cmp.Or(namespace, "default"),
+		Token: strings.TrimSpace(who.Token), serverName: at.ServerName, insecure: at.Insecure,
 	}
 	if err := c.decode(at, who); err != nil {
 		return config{}, err
@@ -113,34 +113,31 @@ func parse(text string) (config, error) {
 	return c, c.check()
 }
 
-// current returns what the current context of a kubeconfig names.
-func (k kubeconfig) current() (at cluster, who user, namespace string, err error) {
-	err = errors.New("has no context that current-context names, or its cluster or user is missing; add it")
+// current returns what the current context of a kubeconfig names; nil for what is missing.
+func (k kubeconfig) current() (at *cluster, who *user, namespace string) {
 	for _, context := range k.Contexts {
 		if context.Name != k.CurrentContext {
 			continue
 		}
-		hasCluster, hasUser := false, false
-		for _, c := range k.Clusters {
+		namespace = context.Context.Namespace
+		for i, c := range k.Clusters {
 			if c.Name == context.Context.Cluster {
-				at, hasCluster = c.Cluster, true
+				at = &k.Clusters[i].Cluster
 			}
 		}
-		for _, u := range k.Users {
+		for i, u := range k.Users {
 			if u.Name == context.Context.User {
-				who, hasUser = u.User, true
+				who = &k.Users[i].User
 			}
 		}
-		if hasCluster && hasUser {
-			return at, who, context.Context.Namespace, nil
-		}
+		break
 	}
-	return at, who, "", err
+	return at, who, namespace
 }
 
 // refused returns an error for what would run a program or read a file of the manager, or act as
 // somebody else.
-func (u user) refused() error {
+func (u *user) refused() error {
 	const remedy = "; write a token or certificates into the kubeconfig"
 	switch {
 	case !u.Exec.IsZero():
@@ -158,7 +155,7 @@ func (u user) refused() error {
 }
 
 // decode reads the certificates and the proxy.
-func (c *config) decode(at cluster, who user) error {
+func (c *config) decode(at *cluster, who *user) error {
 	if at.CA != "" {
 		return errors.New("names a file of a certificate authority, which would be one of the manager; " +
 			"write certificate-authority-data")

@@ -1,6 +1,7 @@
 package kubevirt_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,7 +64,8 @@ func rules() []cloudtest.Rule {
 		rule("required by MCM", map[string]any{"zone": ""}, "providerSpec.zone", create),
 		rule("MCM takes quantities as numbers", sized(map[string]any{"cpu": 2, "memory": "4Gi"}), "", 0),
 		rule("required by MCM", sized(map[string]any{"memory": "4Gi"}), "providerSpec.resources.requests.cpu", create),
-		rule("not nothing", sized(map[string]any{"cpu": "0", "memory": "4Gi"}), "providerSpec.resources.requests.cpu", create),
+		rule("not nothing", sized(map[string]any{"cpu": "0", "memory": "4Gi"}), "providerSpec.resources.requests.cpu",
+			create),
 		rule("required by MCM", sized(map[string]any{"cpu": "2"}), "providerSpec.resources.requests.memory", create),
 		rule("no quantity", sized(map[string]any{"cpu": "2", "memory": "4 GB"}), "providerSpec.resources.requests.memory",
 			create),
@@ -98,26 +100,34 @@ func secrets() []cloudtest.Secret {
 			return cloud.Credentials{"kubeconfig": []byte(text)}
 		}
 	}
-	const missing = "secret.kubeconfig"
+	bad := func(name, reason, old, with string) cloudtest.Secret {
+		return cloudtest.Secret{Name: name, Reason: reason, Missing: "secret.kubeconfig", Credentials: changed(old, with)}
+	}
+	const token, user = " token:", "\n        x:"
 	return []cloudtest.Secret{
 		{Name: "newline", Reason: "editors add one", Credentials: func(v cloud.Credentials) cloud.Credentials {
 			return cloud.Credentials{"kubeconfig": append(slices.Clone(v["kubeconfig"]), '\n')}
 		}},
-		{Name: "none", Reason: "without it nothing works", Missing: missing, Credentials: func(cloud.Credentials) cloud.Credentials {
-			return nil
-		}},
-		{Name: "no context", Reason: "it names none", Missing: missing, Credentials: changed("current-context: infra", "a: b")},
-		{Name: "no YAML", Reason: "a typo", Missing: missing, Credentials: changed("clusters:", "\tclusters: [")},
-		{Name: "exec", Reason: "it would run a program", Missing: missing, Credentials: changed(" token:", " exec: {command: id}\n        x:")},
-		{Name: "token file", Reason: "it would read a file", Missing: missing, Credentials: changed(" token:", " tokenFile: /etc/passwd\n        x:")},
-		{Name: "CA file", Reason: "it would read a file", Missing: missing, Credentials: changed("certificate-authority-data:", "certificate-authority:")},
+		{
+			Name: "none", Reason: "without it nothing works", Missing: "secret.kubeconfig",
+			Credentials: func(cloud.Credentials) cloud.Credentials { return nil },
+		},
+		bad("no context", "it names none", "current-context: infra", "a: b"),
+		bad("no YAML", "a typo", "clusters:", "\tclusters: ["),
+		bad("exec", "it would run a program", token, " exec: {command: id}"+user),
+		bad("token file", "it would read a file", token, " tokenFile: /etc/passwd"+user),
+		bad("CA file", "it would read a file", "certificate-authority-data:", "certificate-authority:"),
+		bad("password", "API servers take none", token, " username: admin"+user),
+		bad("impersonation", "the rights would be another's", token, " as: admin"+user+" 1\n        token:"),
+		bad("no server", "there is nobody to ask", "server:", "sewer:"),
+		bad("no certificate", "it is no PEM", "certificate-authority-data:", "certificate-authority-data: YQ==\n        x:"),
 	}
 }
 
 func errorRows() []cloudtest.ErrorRow {
 	reply := func(status int, reason, message string) cloudtest.Reply {
-		return cloudtest.Reply{Status: status, Body: `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"` + reason +
-			`","message":"` + message + `"}`}
+		return cloudtest.Reply{Status: status, Body: fmt.Sprintf(
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q}`, reason, message)}
 	}
 	post := func(c cloudtest.Call) bool { return strings.HasSuffix(c.Op, "/virtualmachines") && c.Mutates }
 	slow := reply(http.StatusTooManyRequests, "TooManyRequests", "too many requests")
@@ -143,7 +153,10 @@ func errorRows() []cloudtest.ErrorRow {
 		{Name: "no namespace", Op: "create", Match: post, Reply: reply(404, "NotFound", "no namespace"), Code: cloud.Invalid},
 		{Name: "throttled", Op: "create", Match: post, Reply: slow, Code: cloud.Throttled, After: 7 * time.Second},
 		{Name: "conflict", Op: "delete", Reply: reply(409, "Timeout", "again"), Code: cloud.Unavailable},
-		{Name: "expired page", Op: "list", Reply: reply(410, "Expired", "too old"), Code: cloud.Unavailable, Reason: "Expired"},
+		{
+			Name: "expired page", Op: "list", Reply: reply(410, "Expired", "too old"), Code: cloud.Unavailable,
+			Reason: "Expired",
+		},
 		{Name: "failing", Op: "list", Reply: cloudtest.Reply{Status: 503}, Code: cloud.Unavailable},
 		{Name: "forbidden", Op: "get", Reply: reply(403, "Forbidden", "no"), Code: cloud.Denied, Reason: "Forbidden"},
 		{Name: "type", Op: "capacity", Reply: reply(404, "NotFound", "no type"), Code: cloud.Invalid},

@@ -114,8 +114,13 @@ func (n *Namespace) control(ctx context.Context, s *scene, vm Object) error {
 	if err := n.fill(ctx, s, vm); err != nil {
 		return err
 	}
-	wanted := vm.at("spec.running") == true || !slices.Contains([]string{"", "Halted", "Manual"}, vm.text("spec.runStrategy"))
-	var err error
+	return n.run(ctx, s, vm, vmi)
+}
+
+// run lets a VM that is to run do so, and stops another one.
+func (n *Namespace) run(ctx context.Context, s *scene, vm, vmi Object) error {
+	off := []string{"", "Halted", "Manual"}
+	wanted := vm.at("spec.running") == true || !slices.Contains(off, vm.text("spec.runStrategy"))
 	switch {
 	case !wanted && vmi != nil:
 		return n.remove(ctx, s, n.instances(), vm.name())
@@ -124,11 +129,9 @@ func (n *Namespace) control(ctx context.Context, s *scene, vm Object) error {
 	case vm.text(heldAt) != "":
 		return n.show(ctx, s, vm, vm.text(heldAt), vmi != nil)
 	case vmi == nil:
-		err = n.launch(ctx, s, vm)
-	default:
-		err = n.boot(ctx, s, vm, vmi)
+		return n.launch(ctx, s, vm)
 	}
-	return err
+	return n.boot(ctx, s, vm, vmi)
 }
 
 // fill is what CDI does: it makes the volumes of a VM.
@@ -249,19 +252,24 @@ func (n *Namespace) collect(ctx context.Context, s *scene) error {
 		alive[o.text("metadata.uid")] = !o.going() || !slices.Contains(finalizers(o), foreground)
 	}
 	waits := map[string]bool{}
-	for path, all := range map[string][]Object{n.instances(): s.instances, n.volumes(): s.volumes, n.core("pods"): s.pods} {
+	owned := map[string][]Object{n.instances(): s.instances, n.volumes(): s.volumes, n.core("pods"): s.pods}
+	for path, all := range owned {
 		for _, o := range all {
-			for _, by := range o.list("metadata.ownerReferences") {
-				if alive[by.text("uid")] {
-					continue
-				}
-				waits[by.text("uid")] = true
-				if err := n.remove(ctx, s, path, o.name()); err != nil {
-					return err
-				}
+			by := ownerOf(o)
+			if by == "" || alive[by] {
+				continue
+			}
+			waits[by] = true
+			if err := n.remove(ctx, s, path, o.name()); err != nil {
+				return err
 			}
 		}
 	}
+	return n.finish(ctx, s, waits)
+}
+
+// finish lets those VMs go that nothing is left of; waits has the ids of the others.
+func (n *Namespace) finish(ctx context.Context, s *scene, waits map[string]bool) error {
 	for _, vm := range s.vms {
 		if vm.going() && !waits[vm.text("metadata.uid")] {
 			if err := n.release(ctx, s, n.vms(), vm, foreground); err != nil {
@@ -291,6 +299,14 @@ func finalizers(o Object) []string {
 		names = append(names, text)
 	}
 	return names
+}
+
+// ownerOf is the id of the object that another one goes with; empty if there is none.
+func ownerOf(o Object) string {
+	for _, by := range o.list("metadata.ownerReferences") {
+		return by.text("uid")
+	}
+	return ""
 }
 
 // owner is a reference to an object that another one goes with.

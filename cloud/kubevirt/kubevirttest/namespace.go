@@ -142,37 +142,42 @@ func (n *Namespace) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case revoked:
 	case logs && strings.HasSuffix(rest, "/log"):
-		return n.played(r, "", "pods", "log", strings.TrimSuffix(rest, "/log"), n.log), nil
+		return n.played(r, part{"", "pods", strings.TrimSuffix(rest, "/log"), "log"}, n.log), nil
 	case acts:
 		parts := strings.Split(action, "/") // plural, name, what
 		const form = 3
 		if len(parts) == form {
-			return n.played(r, "subresources.kubevirt.io", parts[0], parts[2], parts[1], n.act), nil
+			return n.played(r, part{"subresources.kubevirt.io", parts[0], parts[1], parts[2]}, n.act), nil
 		}
 	}
 	return n.HTTP.Transport.RoundTrip(r)
 }
 
+// part is what of an object a call is about.
+type part struct{ group, plural, name, what string }
+
 // played answers a call that the API server hands on, if its user has the right to it.
-func (n *Namespace) played(r *http.Request, group, plural, part, name string,
-	do func(r *http.Request, name, part string) *http.Response,
+func (n *Namespace) played(r *http.Request, p part,
+	do func(r *http.Request, name, what string) *http.Response,
 ) *http.Response {
 	verb := map[string]string{http.MethodGet: "get", http.MethodPut: "update"}[r.Method]
 	review := Object{
 		"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
 		"spec": Object{"resourceAttributes": Object{
-			"namespace": n.Name, "verb": verb, "group": group, "resource": plural, "subresource": part, "name": name,
+			"namespace": n.Name, "verb": verb, "group": p.group, "resource": p.plural, "subresource": p.what,
+			"name": p.name,
 		}},
 	}
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	answer, err := n.send(r.Context(), http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", token, review)
+	const reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+	answer, err := n.send(r.Context(), http.MethodPost, reviews, token, review)
 	switch {
 	case err != nil:
 		return refuse(max(status(err), http.StatusUnauthorized), "Unauthorized", "Unauthorized")
 	case answer.at("status.allowed") != true:
-		return refuse(http.StatusForbidden, "Forbidden", plural+"/"+part+" is forbidden")
+		return refuse(http.StatusForbidden, "Forbidden", p.plural+"/"+p.what+" is forbidden")
 	}
-	return do(r, name, part)
+	return do(r, p.name, p.what)
 }
 
 // refuse is an answer with a status of Kubernetes.

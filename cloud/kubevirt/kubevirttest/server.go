@@ -141,15 +141,5 @@ func (o Object) labels() map[string]string {
 // going reports whether an object is being deleted.
 func (o Object) going() bool { return o.at("metadata.deletionTimestamp") != nil }
 
-// ownedBy reports whether an object has another one as an owner.
-func (o Object) ownedBy(uid string) bool {
-	for _, owner := range o.list("metadata.ownerReferences") {
-		if owner.text("uid") == uid {
-			return true
-		}
-	}
-	return false
-}
-
 // escape is a name in a path.
 func escape(name string) string { return url.PathEscape(name) }

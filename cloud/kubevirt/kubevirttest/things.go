@@ -141,7 +141,8 @@ func (s Server) Type(ctx context.Context, name string, cpus int, memory string) 
 		"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineClusterInstancetype",
 		"metadata": Object{"name": name}, "spec": Object{"cpu": Object{"guest": cpus}, "memory": Object{"guest": memory}},
 	}
-	_, err := s.call(ctx, http.MethodPost, "/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes", made)
+	const types = "/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes"
+	_, err := s.call(ctx, http.MethodPost, types, made)
 	if code := status(err); code == http.StatusConflict {
 		return nil
 	}
