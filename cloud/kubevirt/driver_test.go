@@ -1,8 +1,6 @@
 package kubevirt_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -33,15 +31,7 @@ func infra(t *testing.T) kubevirttest.Server {
 		t.Fatal(err)
 	}
 	c := cluster.ForTest(t, cluster.Options{Manifests: []string{file}})
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(c.CA())
-	const connections = 100
-	s := kubevirttest.Server{
-		URL: c.URL(), CA: c.CA(), Token: c.Config().BearerToken,
-		HTTP: &http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: connections,
-		}},
-	}
+	s := kubevirttest.Connect(c.URL(), c.CA(), c.Config().BearerToken)
 	for name, cpus := range map[string]int{"small": 2, "large": 8} {
 		if err := s.Type(t.Context(), name, cpus, "4Gi"); err != nil {
 			t.Fatal(err)

@@ -181,7 +181,7 @@ func (c *config) decode(at *cluster, who *user) error {
 func (c config) check() error {
 	server, err := url.Parse(c.Server)
 	switch {
-	case err != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http":
+	case err != nil || server.Host == "" || server.Scheme != "https":
 		return errors.New("has a server that is no address; write one such as https://api.example.com:6443")
 	case server.User != nil:
 		return errors.New("has a password in the address of its server; write a token or certificates into the kubeconfig")

@@ -105,11 +105,14 @@ func (n *Namespace) instances() string {
 func (n *Namespace) volumes() string { return n.in("/apis/cdi.kubevirt.io/v1beta1", "datavolumes") }
 
 // Kubeconfig is that of the service account.
-func (n *Namespace) Kubeconfig() []byte {
+func (n *Namespace) Kubeconfig() []byte { return n.kubeconfig(n.URL, n.CA) }
+
+// kubeconfig is one for the namespace behind some server.
+func (n *Namespace) kubeconfig(server string, ca []byte) []byte {
 	text, err := yaml.Marshal(Object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "infra",
 		"clusters": []Object{{"name": "infra", "cluster": Object{
-			"server": n.URL, "certificate-authority-data": base64.StdEncoding.EncodeToString(n.CA),
+			"server": server, "certificate-authority-data": base64.StdEncoding.EncodeToString(ca),
 		}}},
 		"users":    []Object{{"name": account, "user": Object{"token": n.token}}},
 		"contexts": []Object{{"name": "infra", "context": Object{"cluster": "infra", "user": account, "namespace": n.Name}}},

@@ -3,6 +3,8 @@ package kubevirttest
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	_ "embed" // CRDs
 	"encoding/json"
 	"fmt"
@@ -28,6 +30,16 @@ type Server struct {
 	HTTP  *http.Client
 	Token string
 	CA    []byte // in PEM
+}
+
+// Connect returns the Server at a URL, whose certificate this authority has signed.
+func Connect(at string, ca []byte, token string) Server {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	const connections = 100
+	return Server{URL: at, CA: ca, Token: token, HTTP: &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: connections,
+	}}}
 }
 
 // Object is an object of the API server.
