@@ -25,14 +25,8 @@ type owner struct {
 	UID        string `json:"uid"`
 }
 
-// machine is the name of the machine that an object is of. Where MCM's driver made a VM without
-// the label, its name is that of the machine.
-func (m meta) machine() string {
-	if name, there := m.Labels[machineLabel]; there {
-		return name
-	}
-	return ""
-}
+// machine is the name of the machine that an object is of; MCM's driver sets the label too.
+func (m meta) machine() string { return m.Labels[machineLabel] }
 
 // created is when the object was made.
 func (m meta) created() time.Time {
