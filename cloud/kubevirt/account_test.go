@@ -38,11 +38,11 @@ func newScene(t *testing.T, n *kubevirttest.Namespace, in cloud.ClassInput) *sce
 	return s
 }
 
-// create asks for the VM of a machine.
-func (s *scene) create(name, owner string) (cloud.VM, error) {
+// create asks for the VM of machine w-1.
+func (s *scene) create() (cloud.VM, error) {
 	s.Helper()
 	return s.account.Create(s.Context(), cloud.CreateRequest{
-		Ref:   cloud.Ref{Name: name, OwnerID: owner, Class: s.class},
+		Ref:   cloud.Ref{Name: "w-1", OwnerID: "o-1", Class: s.class},
 		Token: "00000000-0000-4000-8000-000000000001", UserData: []byte("#cloud-config"),
 		Checkpoint: func(context.Context, string) error { return nil },
 	})
@@ -67,24 +67,24 @@ func TestAccount(t *testing.T) {
 // noRoom: a VM that finds no node is a shortage after a while, not at once, since volumes that are
 // being made look like it; and it is taken when a node has come.
 func noRoom(s *scene) {
-	vm, err := s.create("w-1", "o-1")
+	vm, err := s.create()
 	must(s, err)
 	if vm.RetryAfter == 0 {
 		s.Error("create is finished before a node was looked for")
 	}
 	must(s, s.n.Set(s.Context(), "w-1", "ErrorUnschedulable"))
-	if vm, err = s.create("w-1", "o-1"); err != nil || vm.RetryAfter == 0 {
+	if vm, err = s.create(); err != nil || vm.RetryAfter == 0 {
 		s.Errorf("a VM that just looks for a node: got %+v, %v, want a wait", vm, err)
 	}
 	s.now = s.now.Add(3 * time.Minute)
-	_, err = s.create("w-1", "o-1")
+	_, err = s.create()
 	e, ok := errors.AsType[*cloud.Error](err)
 	want := cloud.Offering{Zone: "eu-1", InstanceType: "small"}
 	if !ok || e.Code != cloud.Exhausted || e.Offering == nil || *e.Offering != want {
 		s.Errorf("a VM without a node for minutes: got %v, want an exhausted offering", err)
 	}
 	must(s, s.n.Set(s.Context(), "w-1", ""))
-	if vm, err = s.create("w-1", "o-1"); err != nil || vm.State != cloud.StateRunning || vm.RetryAfter != 0 {
+	if vm, err = s.create(); err != nil || vm.State != cloud.StateRunning || vm.RetryAfter != 0 {
 		s.Errorf("a VM that found a node: got %+v, %v, want it running", vm, err)
 	}
 }
@@ -93,7 +93,7 @@ func noRoom(s *scene) {
 // nothing of the failed attempt is left after the machine's deletion.
 func nameTaken(s *scene) {
 	must(s, s.n.Put(s.Context(), kubevirttest.Thing{Kind: kubevirttest.VM, Name: "w-1"}, ""))
-	_, err := s.create("w-1", "o-1")
+	_, err := s.create()
 	if cloud.CodeOf(err) != cloud.Unknown || !strings.Contains(err.Error(), "w-1") {
 		s.Errorf("create: got %v, want an error of code Unknown that names the VM", err)
 	}
