@@ -30,7 +30,7 @@ func flavors() []flavor {
 }
 
 // clouds are those for which a template exists with MachineClasses of the cluster's own.
-func clouds() []string { return []string{"sim", "aws", "openstack", "vsphere"} }
+func clouds() []string { return []string{"sim", "aws", "kubevirt", "openstack", "vsphere"} }
 
 // addons are the clouds for which there are charts of what a new cluster needs.
 func addons() []string { return []string{"aws", "openstack", "vsphere"} }
@@ -73,6 +73,7 @@ func changes() map[string][]change {
 			external, "- name: provider-id\n${1}value: \"sim:///{{ v1.availability_zone }}/{{ v1.instance_id }}\"\n",
 		}},
 		"aws":       {{machineName, nameOnAWS}, named(nameOnAWS)},
+		"kubevirt":  {named(hostName)},
 		"openstack": {named(hostName)},
 		"vsphere":   {named(hostName)},
 	}

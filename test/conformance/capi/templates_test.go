@@ -75,7 +75,7 @@ func (r release) eachTemplate(t *testing.T, check func(t *testing.T, file string
 func templateNames(t *testing.T, r release) {
 	t.Helper()
 	texts := r.templates(t)
-	for _, cloud := range []string{"", "sim", "aws", "openstack", "vsphere"} {
+	for _, cloud := range []string{"", "sim", "aws", "kubevirt", "openstack", "vsphere"} {
 		for _, flavor := range []string{"", "workers-only", "self-hosted", "autoscale", "health-check"} {
 			name := "cluster-template.yaml"
 			if both := strings.Trim(cloud+"-"+flavor, "-"); both != "" {

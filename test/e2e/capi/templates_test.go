@@ -10,6 +10,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -50,6 +51,8 @@ func settings() map[string]string {
 		all["VSPHERE_CONTROL_PLANE_RESOURCE_POOL_"+zone] = "pool-" + zone
 	}
 	all["VSPHERE_CONTROL_PLANE_FOLDER"], all["OPENSTACK_API_SERVER_POOL_ID"] = "control-plane", apiServerPool
+	all["KUBEVIRT_IMAGE_URL"], all["KUBEVIRT_STORAGE_CLASS"] = "https://images.example.com/linux.img", "standard"
+	all["KUBEVIRT_SERVER"], all["KUBEVIRT_TOKEN"] = "https://192.0.2.4:6443", "a-token"
 	all["OPENSTACK_NETWORK_ID"], all["OPENSTACK_AUTH_URL"] = "11f6f6a4-6d2c-4d0a-8c2b-0c9f5b8ad0f1", "https://192.0.2.3/v3"
 	for _, name := range []string{
 		"DATACENTER", "RESOURCE_POOL", "DATASTORE", "FOLDER", "TEMPLATE", "NETWORK", "SERVER",
@@ -97,8 +100,8 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 	t.Helper()
 	const namespace = "templates"
 	m.namespace(t, namespace)
-	flavors := []string{"", "sim", "aws", "openstack", "vsphere", "topology", "topology-workers"}
-	for _, cloud := range []string{"", "sim", "aws", "openstack", "vsphere"} {
+	flavors := []string{"", "sim", "aws", "kubevirt", "openstack", "vsphere", "topology", "topology-workers"}
+	for _, cloud := range []string{"", "sim", "aws", "kubevirt", "openstack", "vsphere"} {
 		for _, what := range []string{"workers-only", "self-hosted", "autoscale", "health-check"} {
 			flavors = append(flavors, strings.TrimPrefix(cloud+"-"+what, "-"))
 		}
@@ -164,6 +167,7 @@ func checkClass(t *testing.T, all rendered) {
 	t.Helper()
 	drivers := map[string]cloud.Driver{
 		"AWS": aws.NewDriver(aws.Options{}), "sim": sim.NewDriver(nil),
+		"kubevirt":  kubevirt.NewDriver(time.Now, nil),
 		"OpenStack": openstack.NewDriver(openstack.Options{}), "vsphere": vsphere.NewDriver(time.Now, nil),
 	}
 	for _, o := range all.pick("MachineClass") {

@@ -1,0 +1,144 @@
+package kubevirt_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt/kubevirttest"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+)
+
+// scene is a driver in a namespace, without the kit between.
+type scene struct {
+	*testing.T
+	n       *kubevirttest.Namespace
+	now     time.Time
+	class   cloud.Class
+	account cloud.Account
+}
+
+func newScene(t *testing.T, n *kubevirttest.Namespace, in cloud.ClassInput) *scene {
+	t.Helper()
+	s := &scene{T: t, n: n, now: time.Now()}
+	d := kubevirt.NewDriver(func() time.Time { return s.now }, n)
+	var problems []cloud.Problem
+	s.class, problems = d.Parse(in)
+	for _, p := range problems {
+		t.Errorf("parse: %s %s", p.Field, p.Message)
+	}
+	var err error
+	s.account, err = d.Open(t.Context(), s.class, cloud.Credentials{"kubeconfig": n.Kubeconfig()})
+	must(t, err)
+	return s
+}
+
+// create asks for the VM of machine w-1.
+func (s *scene) create() (cloud.VM, error) {
+	s.Helper()
+	return s.account.Create(s.Context(), cloud.CreateRequest{
+		Ref:   cloud.Ref{Name: "w-1", OwnerID: "o-1", Class: s.class},
+		Token: "00000000-0000-4000-8000-000000000001", UserData: []byte("#cloud-config"),
+		Checkpoint: func(context.Context, string) error { return nil },
+	})
+}
+
+// TestAccount tries what the kit does not, on one API server.
+func TestAccount(t *testing.T) {
+	t.Parallel()
+	server := infra(t)
+	namespace := func(t *testing.T, name string) *kubevirttest.Namespace {
+		t.Helper()
+		n, err := server.NewNamespace(t.Context(), name)
+		must(t, err)
+		return n
+	}
+	t.Run("NoRoom", func(t *testing.T) { noRoom(newScene(t, namespace(t, "no-room"), class(nil))) })
+	t.Run("NameTaken", func(t *testing.T) { nameTaken(newScene(t, namespace(t, "name-taken"), class(nil))) })
+	t.Run("SameNameSince", func(t *testing.T) { sameName(newScene(t, namespace(t, "same-name"), class(nil))) })
+	t.Run("NoKubeVirt", noKubeVirt)
+}
+
+// noRoom: a VM that finds no node is a shortage after a while, not at once, since volumes that are
+// being made look like it; and it is taken when a node has come.
+func noRoom(s *scene) {
+	vm, err := s.create()
+	must(s, err)
+	if vm.RetryAfter == 0 {
+		s.Error("create is finished before a node was looked for")
+	}
+	must(s, s.n.Set(s.Context(), "w-1", "ErrorUnschedulable"))
+	if vm, err = s.create(); err != nil || vm.RetryAfter == 0 {
+		s.Errorf("a VM that just looks for a node: got %+v, %v, want a wait", vm, err)
+	}
+	s.now = s.now.Add(3 * time.Minute)
+	_, err = s.create()
+	e, ok := errors.AsType[*cloud.Error](err)
+	want := cloud.Offering{Zone: "eu-1", InstanceType: "small"}
+	if !ok || e.Code != cloud.Exhausted || e.Offering == nil || *e.Offering != want {
+		s.Errorf("a VM without a node for minutes: got %v, want an exhausted offering", err)
+	}
+	must(s, s.n.Set(s.Context(), "w-1", ""))
+	if vm, err = s.create(); err != nil || vm.State != cloud.StateRunning || vm.RetryAfter != 0 {
+		s.Errorf("a VM that found a node: got %+v, %v, want it running", vm, err)
+	}
+}
+
+// nameTaken: the VM of a stranger that has the name of the machine is neither taken nor changed, and
+// nothing of the failed attempt is left after the machine's deletion.
+func nameTaken(s *scene) {
+	must(s, s.n.Put(s.Context(), kubevirttest.Thing{Kind: kubevirttest.VM, Name: "w-1"}, ""))
+	_, err := s.create()
+	if cloud.CodeOf(err) != cloud.Unknown || !strings.Contains(err.Error(), "w-1") {
+		s.Errorf("create: got %v, want an error of code Unknown that names the VM", err)
+	}
+	for range 3 {
+		_, err = s.account.Delete(s.Context(), cloud.Ref{Name: "w-1", OwnerID: "o-1", Class: s.class})
+		must(s, err)
+	}
+	things, err := s.n.Things(s.Context())
+	must(s, err)
+	if len(things) != 1 || things[0].Kind != kubevirttest.VM {
+		s.Errorf("left: %+v, want the stranger's VM alone", things)
+	}
+}
+
+// sameName: a providerID has no more than a name, so a VM that has got the name since is looked at
+// before it counts as the machine's.
+func sameName(s *scene) {
+	labels := map[string]string{
+		"mcm.gardener.cloud/cluster": "c1", "mcm.gardener.cloud/role": "node", "mcm.cluster.x-k8s.io/owner-id": "o-2",
+		"kubevirt.io/vm": "w-1",
+	}
+	must(s, s.n.Put(s.Context(), kubevirttest.Thing{Kind: kubevirttest.VM, Name: "w-1", Labels: labels}, ""))
+	ref := cloud.Ref{Name: "w-1", OwnerID: "o-1", ProviderID: "kubevirt://w-1", Class: s.class}
+	if _, err := s.account.Get(s.Context(), ref); cloud.CodeOf(err) != cloud.NotFound {
+		s.Errorf("get: got %v, want an error of code NotFound", err)
+	}
+	if d, err := s.account.Delete(s.Context(), ref); err != nil || !d.Done || d.Found {
+		s.Errorf("delete: got %+v, %v, want it done with nothing found", d, err)
+	}
+}
+
+// noKubeVirt: a kubeconfig of another cluster is the user's mistake. The connection is the driver's
+// own, with the certificates of the kubeconfig.
+func noKubeVirt(t *testing.T) {
+	t.Helper()
+	c := cluster.ForTest(t, cluster.Options{})
+	file, err := c.KubeconfigFor("admin", "system:masters")
+	must(t, err)
+	text, err := os.ReadFile(file)
+	must(t, err)
+	d := kubevirt.NewDriver(time.Now, nil)
+	parsed, _ := d.Parse(class(nil))
+	_, err = d.Open(t.Context(), parsed, cloud.Credentials{"kubeconfig": text})
+	e, ok := errors.AsType[*cloud.Error](err)
+	if !ok || e.Code != cloud.Invalid || e.Reason != "NoKubeVirt" {
+		t.Errorf("open: got %v, want an error of code Invalid and reason NoKubeVirt", err)
+	}
+}

@@ -1,0 +1,131 @@
+package kubevirt
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+)
+
+const opCreate = "create VM"
+
+// Create makes the Secret and the VM of r, once by their names, unless they are there.
+func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	s, err := driverkit.SpecOf[*spec](opCreate, r.Class)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	labels, wrong := s.labelsFor(r)
+	problems := slices.Concat(s.Problems, r.Problems(nameLimits, userDataMax), wrong, s.wrongRequest(r))
+	if err := cloud.Worst(opCreate, problems, cloud.BlocksCreate); err != nil {
+		return cloud.VM{}, err
+	}
+	return driverkit.Creation{
+		Find: func(ctx context.Context) ([]cloud.VM, error) { return a.find(ctx, opCreate, s, r.Ref) },
+		Make: func(ctx context.Context) (cloud.VM, error) { return a.make(ctx, s, r, labels) },
+		Finish: func(_ context.Context, vm cloud.VM) (time.Duration, error) {
+			return a.placed(s, r, vm)
+		},
+	}.Do(ctx, opCreate, r)
+}
+
+// wrongRequest are the problems of a request that the class's fields make.
+func (s *spec) wrongRequest(r cloud.CreateRequest) []cloud.Problem {
+	var problems []cloud.Problem
+	bad := func(field, message string) {
+		problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: field, Message: message})
+	}
+	if !r.Class.TakesZone(r.Zone) {
+		bad("zone", "is none of the class; add it to zones of the provider spec")
+	}
+	if len(r.Name) > 0 && r.Name[len(r.Name)-1] == '-' {
+		bad("name", "ends with a dash, and a DNS label does not; choose another")
+	}
+	if len(s.SSHKeys) > 0 && bytes.Contains(r.UserData, []byte("ssh_authorized_keys:")) {
+		bad("providerSpec.sshKeys", "is set, and the user data has ssh_authorized_keys; remove one of them")
+	}
+	return problems
+}
+
+// make makes the Secret and then the VM, which boots from it.
+func (a *account) make(ctx context.Context, s *spec, r cloud.CreateRequest, labels map[string]string) (
+	cloud.VM, error,
+) {
+	if err := a.makeSecret(ctx, s, r, labels); err != nil {
+		return cloud.VM{}, err
+	}
+	var made machine
+	e := a.client.post(ctx, opCreate, machines, s.machineFor(r, labels), &made)
+	switch {
+	case e == nil:
+		return s.vmOf(made, nil), nil
+	case reasonOf(e) == reasonExists:
+		return a.taken(ctx, s, r)
+	}
+	return cloud.VM{}, s.refused(r, e)
+}
+
+// makeSecret makes the Secret. One of this attempt that exists has the same content: its name says
+// which attempt it is of.
+func (a *account) makeSecret(ctx context.Context, s *spec, r cloud.CreateRequest, labels map[string]string) error {
+	e := a.client.post(ctx, opCreate, secrets, s.secretFor(r, labels), nil)
+	switch {
+	case e == nil:
+		return nil
+	case reasonOf(e) != reasonExists:
+		return s.refused(r, e)
+	}
+	var there object
+	found, err := a.client.get(ctx, opCreate, secrets, secretName(r), &there)
+	switch {
+	case err != nil:
+		return err
+	case found && !s.ours(there.Metadata, r.Ref):
+		return cloud.Errorf(cloud.Unknown, opCreate, "NameTaken",
+			"the Secret %s is there and is not of machine %q; delete it or rename the machine", secretName(r), r.Name)
+	}
+	return nil
+}
+
+// taken returns the VM that has the name of the machine, if it is the machine's: another process
+// has made it meanwhile.
+func (a *account) taken(ctx context.Context, s *spec, r cloud.CreateRequest) (cloud.VM, error) {
+	var there machine
+	found, err := a.client.get(ctx, opCreate, machines, r.Name, &there)
+	switch {
+	case err != nil:
+		return cloud.VM{}, driverkit.Restrict(err)
+	case found && s.ours(there.Metadata, r.Ref):
+		return s.vmOf(there, nil), nil
+	}
+	return cloud.VM{}, cloud.Errorf(cloud.Unknown, opCreate, "NameTaken",
+		"a VM of the name %q is there and is not the machine's; it is asked for again, until that VM has gone", r.Name)
+}
+
+// Waits for a VM that has no node of the cluster yet.
+const (
+	placeWait  = 10 * time.Second
+	placeGrace = 2 * time.Minute
+)
+
+// placed returns when to look again at a VM that has no node yet: only then it shows that there is
+// no room. That is a shortage once it has lasted: volumes that are being made and nodes that come
+// up look like it. The VM stays, and is taken when it is asked for again and has found a node.
+func (a *account) placed(s *spec, r cloud.CreateRequest, vm cloud.VM) (time.Duration, error) {
+	young := a.now().Sub(vm.Created) < placeGrace
+	switch {
+	case vm.State != cloud.StatePending || vm.Reason != unschedulable && !young:
+		return 0, nil
+	case young:
+		return placeWait, nil
+	}
+	e := cloud.Errorf(cloud.Exhausted, opCreate, "Unschedulable", "no node of the cluster has room for VM %s: %s", vm.ID,
+		driverkit.Brief(vm.Message))
+	if o := s.offering(r); o.InstanceType != "" || o.Zone != "" {
+		e.Offering = &o
+	}
+	return 0, e
+}
