@@ -90,7 +90,7 @@ type listed[A, T any] struct {
 // second, where what moves comes twice and not never, and the first one again at the end. What
 // is made meanwhile has a higher id and comes last.
 func list[A, T any](ctx context.Context, c *client, op string, of listed[A, T], query url.Values) iter.Seq2[T, error] {
-	last, next := 1, 1
+	next := 1
 	seen := map[int64]bool{}
 	return driverkit.Pages(ctx, func(ctx context.Context, token string) ([]T, string, error) {
 		items, at, err := readPage(ctx, c, op, of, query, next)
@@ -106,8 +106,7 @@ func list[A, T any](ctx context.Context, c *client, op string, of listed[A, T], 
 		}
 		switch {
 		case token == "" && at.Meta.Pagination.LastPage > 1:
-			last = at.Meta.Pagination.LastPage
-			next = last
+			next = at.Meta.Pagination.LastPage
 		case token == "" || next == 1:
 			return fresh, "", nil
 		default:

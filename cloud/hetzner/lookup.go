@@ -32,10 +32,10 @@ func (a *account) resolve(ctx context.Context, op string, s *spec, r cloud.Creat
 		}
 		c.SSHKeys = []int64{key}
 	}
-	if c.Networks, err = a.lookUpAll(ctx, op, "networks", s.networks()); err != nil {
+	if c.Networks, err = a.lookUpAll(ctx, op, "networks", s.networks(), s.NetworkName); err != nil {
 		return c, err
 	}
-	firewalls, err := a.lookUpAll(ctx, op, "firewalls", s.Firewalls)
+	firewalls, err := a.lookUpAll(ctx, op, "firewalls", s.Firewalls, "")
 	if err != nil {
 		return c, err
 	}
@@ -103,14 +103,19 @@ func (a *account) things(ctx context.Context, op, kind string, query url.Values,
 	return nil
 }
 
-// lookUpAll returns the ids of networks or firewalls. A number is an id.
-func (a *account) lookUpAll(ctx context.Context, op, kind string, names []string) ([]int64, error) {
+// lookUpAll returns the ids of networks or firewalls. A number is an id. MCM's name is in a field
+// of its own.
+func (a *account) lookUpAll(ctx context.Context, op, kind string, names []string, mcm string) ([]int64, error) {
 	var ids []int64
 	for _, name := range names {
+		field := kind
+		if name == mcm {
+			field = "networkName"
+		}
 		id, err := strconv.ParseInt(name, 10, 64)
 		if err != nil {
 			id, err = a.lookUp(ctx, op, question{
-				kind: kind, by: "name", value: name, field: kind, remedy: "name one that is there, or give its id",
+				kind: kind, by: "name", value: name, field: field, remedy: "name one that is there, or give its id",
 			})
 		}
 		if err != nil {

@@ -31,11 +31,28 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 			found, err := a.addresses(ctx, opDelete, s, r)
 			var parts []driverkit.Part
 			for _, t := range found {
-				parts = append(parts, a.part(cloud.KindAddress, t.ID, t.path(), false))
+				parts = append(parts, a.addressPart(t))
 			}
 			return parts, err
 		}},
 	)
+}
+
+// addressPart is a floating IP. Hetzner deletes none that is assigned to a server, as it is when
+// somebody has put a machine's floating IP elsewhere.
+func (a *account) addressPart(t floatingIP) driverkit.Part {
+	p := a.part(cloud.KindAddress, t.ID, t.path(), false)
+	if t.Server == nil {
+		return p
+	}
+	p.Remove = func(ctx context.Context) (gone bool, err error) {
+		e := a.do(ctx, opDelete, driverkit.Call{Method: http.MethodPost, URL: t.path() + "/actions/unassign"})
+		if e == nil || e.Code == cloud.NotFound || busy(e) {
+			return false, nil
+		}
+		return false, driverkit.Restrict(e)
+	}
+	return p
 }
 
 // part is something that is to go, or that is going already. Hetzner refuses to delete what

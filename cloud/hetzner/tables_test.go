@@ -92,7 +92,7 @@ func errorRows() []cloudtest.ErrorRow {
 		return cloudtest.ErrorRow{Name: "create " + code, Op: "create", Match: post, Reply: reply(status, code), Code: want}
 	}
 	here := &cloud.Offering{Region: "hel1", Zone: "hel1-dc2", InstanceType: "cx23"}
-	stock, full := create(412, "resource_unavailable", cloud.Exhausted), create(412, "placement_error", cloud.Exhausted)
+	stock, full := create(412, "resource_unavailable", cloud.Exhausted), create(422, "placement_error", cloud.Exhausted)
 	stock.Of, full.Of = here, here
 	slow := create(429, "rate_limit_exceeded", cloud.Throttled)
 	slow.After = 10 * time.Second

@@ -49,11 +49,24 @@ func (c *Cloud) addFloating(f *floating) {
 }
 
 func (c *Cloud) deleteFloating(to call) (map[string]any, error) {
-	if _, there := c.floats[to.id]; !there {
+	f, there := c.floats[to.id]
+	switch {
+	case !there:
 		return nil, missing("floating IP")
+	case f.server != 0:
+		return nil, refuse(http.StatusUnprocessableEntity, "must_be_unassigned", "floating IP is assigned")
 	}
 	delete(c.floats, to.id)
 	return nil, nil //nolint:nilnil // Hetzner answers without a body
+}
+
+func (c *Cloud) unassignFloating(to call) (map[string]any, error) {
+	f, there := c.floats[to.id]
+	if !there {
+		return nil, missing("floating IP")
+	}
+	f.server = 0
+	return map[string]any{"action": c.action("unassign_floating_ip", f.id)}, nil
 }
 
 func (c *Cloud) assignFloating(to call) (map[string]any, error) {

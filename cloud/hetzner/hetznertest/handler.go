@@ -142,6 +142,8 @@ func (c *Cloud) act(to call) (map[string]any, error) {
 		return c.createFloating(to)
 	case "DELETE /floating_ips/{id}":
 		return c.deleteFloating(to)
+	case "POST /floating_ips/{id}/actions/unassign":
+		return c.unassignFloating(to)
 	case "POST /floating_ips/{id}/actions/assign":
 		return c.assignFloating(to)
 	}

@@ -66,6 +66,7 @@ func routes() []route {
 		{http.MethodGet, "/floating_ips", paging("name", "label_selector"), "", "FloatingIPListResponse"},
 		{http.MethodPost, "/floating_ips", nil, "FloatingIPCreateRequest", "FloatingIPCreateResponse"},
 		{http.MethodDelete, "/floating_ips/{id}", nil, "", ""},
+		{http.MethodPost, "/floating_ips/{id}/actions/unassign", nil, "", "FloatingIPActionUnassignResponse"},
 		{
 			http.MethodPost, "/floating_ips/{id}/actions/assign", nil, "FloatingIPActionAssignRequest",
 			"FloatingIPActionAssignResponse",

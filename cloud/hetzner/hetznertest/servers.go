@@ -136,7 +136,7 @@ func (c *Cloud) checkRoom(want wanted) error {
 	case want.PlacementGroup != 0 && !has(c.settings.Groups, want.PlacementGroup):
 		return missing("placement group")
 	case want.PlacementGroup != 0 && inGroup >= groupMax:
-		return refuse(http.StatusPreconditionFailed, "placement_error", "the placement group is full")
+		return refuse(http.StatusUnprocessableEntity, "placement_error", "the placement group is full")
 	case c.settings.SoldOut[fmt.Sprintf("%s/%v", want.Location, want.ServerType)]:
 		return refuse(http.StatusPreconditionFailed, "resource_unavailable", "error during placement")
 	case c.settings.Quota > 0 && len(c.servers) >= c.settings.Quota:
