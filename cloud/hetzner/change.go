@@ -74,5 +74,6 @@ func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 	if e == nil {
 		return nil
 	}
-	return driverkit.Busy(driverkit.Restrict(e, cloud.NotFound, cloud.Invalid, cloud.Exhausted), reasonLocked, reasonConflict)
+	err = driverkit.Restrict(e, cloud.NotFound, cloud.Invalid, cloud.Exhausted)
+	return driverkit.Busy(err, reasonLocked, reasonConflict)
 }

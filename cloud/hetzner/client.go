@@ -3,6 +3,7 @@ package hetzner
 import (
 	"context"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -92,8 +93,9 @@ type listed[A, T any] struct {
 func list[A, T any](ctx context.Context, c *client, op string, of listed[A, T], query url.Values) iter.Seq2[T, error] {
 	next := 1
 	seen := map[int64]bool{}
+	read := reader[A, T]{c, op, of, query}
 	return driverkit.Pages(ctx, func(ctx context.Context, token string) ([]T, string, error) {
-		items, at, err := readPage(ctx, c, op, of, query, next)
+		items, at, err := read.page(ctx, next)
 		if err != nil {
 			return nil, "", err
 		}
@@ -116,17 +118,22 @@ func list[A, T any](ctx context.Context, c *client, op string, of listed[A, T], 
 	})
 }
 
-func readPage[A, T any](ctx context.Context, c *client, op string, of listed[A, T], query url.Values, number int) (
-	items []T, at page, err error,
-) {
+// reader reads the pages of a listing.
+type reader[A, T any] struct {
+	*client
+
+	op    string
+	of    listed[A, T]
+	query url.Values
+}
+
+func (r reader[A, T]) page(ctx context.Context, number int) (items []T, at page, err error) {
 	asked := url.Values{"page": {strconv.Itoa(number)}, "per_page": {strconv.Itoa(pageSize)}, "sort": {"id:asc"}}
-	for key, values := range query {
-		asked[key] = values
-	}
+	maps.Copy(asked, r.query)
 	var answer A
-	if e := c.get(ctx, op, "/"+of.path+"?"+asked.Encode(), &answer); e != nil {
+	if e := r.get(ctx, r.op, "/"+r.of.path+"?"+asked.Encode(), &answer); e != nil {
 		return nil, page{}, e
 	}
-	items, at = of.items(&answer)
+	items, at = r.of.items(&answer)
 	return items, at, nil
 }

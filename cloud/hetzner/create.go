@@ -44,7 +44,9 @@ type accepted struct {
 }
 
 // make asks for the server of r, or takes the one that has its name.
-func (a *account) make(ctx context.Context, s *spec, r cloud.CreateRequest, labels map[string]string) (cloud.VM, error) {
+func (a *account) make(ctx context.Context, s *spec, r cloud.CreateRequest, labels map[string]string) (cloud.VM,
+	error,
+) {
 	request, err := a.resolve(ctx, opCreate, s, r)
 	if err != nil {
 		return cloud.VM{}, err
@@ -87,8 +89,8 @@ func (a *account) taken(ctx context.Context, s *spec, r cloud.CreateRequest) (cl
 func (s *spec) unseen(r cloud.CreateRequest) (cloud.VM, error) {
 	var made accepted
 	if json.Unmarshal([]byte(r.State), &made) != nil || made.Token != r.Token || made.ID == 0 {
-		return cloud.VM{}, unavailable("NameTaken", "the machine's name is taken, and Hetzner does not show by which server; "+
-			"it is looked for again")
+		return cloud.VM{}, unavailable("NameTaken",
+			"the machine's name is taken, and Hetzner does not show by which server; it is looked for again")
 	}
 	t := server{ID: made.ID, Name: r.Name, Status: "initializing", Labels: map[string]string{
 		machineLabel: r.Name, ownerLabel: r.OwnerID, zoneLabel: s.zoneFor(r),
@@ -111,9 +113,9 @@ const (
 
 // finish sees that the server runs, and that it has its floating IP. Hetzner may leave a server
 // that it has made switched off.
-func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, vm cloud.VM, labels map[string]string) (
-	time.Duration, error,
-) {
+func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, vm cloud.VM,
+	labels map[string]string,
+) (time.Duration, error) {
 	switch {
 	case vm.State == cloud.StatePending:
 		return bootWait, nil

@@ -130,7 +130,7 @@ func harness(change map[string]any) cloudtest.Harness {
 	return cloudtest.Harness{
 		New: func(t testing.TB) *cloudtest.Fixture { return fixture(t, change) },
 		Lacks: map[string]string{
-			"C10":         "Hetzner has no state for a server that cannot run: it is made, or its name is free again",
+			"C10/Failed":  "Hetzner has no state for a server that cannot run: it is made, or its name is free again",
 			"C19/Expired": "a token has no session: it counts until somebody takes it away",
 			"C19/MidFlow": "a token has no session",
 			"C33":         "Hetzner takes no server away",

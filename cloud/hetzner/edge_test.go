@@ -131,7 +131,9 @@ func TestNameOfAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a, c := r.account(t, nil)
-	id := r.Put(hetznertest.Seed{Kind: cloud.KindVM, Name: "m", Location: "hel1", Type: "cx23", Labels: map[string]string{cluster: "another"}})
+	id := r.Put(hetznertest.Seed{
+		Kind: cloud.KindVM, Name: "m", Location: "hel1", Type: "cx23", Labels: map[string]string{cluster: "another"},
+	})
 	_, err := r.create(t, a, request(c, "m"))
 	if cloud.CodeOf(err) != cloud.Invalid || !strings.Contains(err.Error(), id) {
 		t.Errorf("create: got %v, want Invalid and the id %s", err, id)
@@ -172,10 +174,12 @@ func TestFloatingIPOfMCM(t *testing.T) {
 	r := newRig(t)
 	a, c := r.account(t, map[string]any{"floatingPoolName": "pool"})
 	r.Put(hetznertest.Seed{
-		Kind: cloud.KindAddress, Name: "pool-m-ipv4", Location: "hel1", Labels: map[string]string{cluster: "shoot--a--b", pool: "pool"},
+		Kind: cloud.KindAddress, Name: "pool-m-ipv4", Location: "hel1",
+		Labels: map[string]string{cluster: "shoot--a--b", pool: "pool"},
 	})
 	strange := r.Put(hetznertest.Seed{
-		Kind: cloud.KindAddress, Name: "pool-mm-ipv4", Location: "hel1", Labels: map[string]string{cluster: "another", pool: "pool"},
+		Kind: cloud.KindAddress, Name: "pool-mm-ipv4", Location: "hel1",
+		Labels: map[string]string{cluster: "another", pool: "pool"},
 	})
 	vm, err := r.create(t, a, request(c, "m"))
 	if err != nil {
@@ -207,7 +211,8 @@ func TestAssignedElsewhere(t *testing.T) {
 	other := r.Put(hetznertest.Seed{Kind: cloud.KindVM, Location: "hel1", Type: "cx23"})
 	before := len(r.Ledger())
 	r.Put(hetznertest.Seed{
-		Kind: cloud.KindAddress, Name: "pool-m-ipv4", Server: other, Labels: map[string]string{cluster: "shoot--a--b", pool: "pool"},
+		Kind: cloud.KindAddress, Name: "pool-m-ipv4", Server: other,
+		Labels: map[string]string{cluster: "shoot--a--b", pool: "pool"},
 	})
 	r.remove(t, a, request(c, "m").Ref)
 	if after := len(r.Ledger()); after != before {
@@ -298,8 +303,9 @@ func TestHourlyLimit(t *testing.T) {
 	r := newRig(t)
 	r.Change(func(s *hetznertest.Settings) { s.Hourly = 3600 })
 	a, c := r.account(t, nil)
+	gone := cloud.Ref{Name: "m", OwnerID: owner, Class: c, ProviderID: "hcloud://7"}
 	for range 3600 {
-		if _, err := a.Get(t.Context(), cloud.Ref{Name: "m", OwnerID: owner, Class: c, ProviderID: "hcloud://7"}); cloud.CodeOf(err) != cloud.NotFound {
+		if _, err := a.Get(t.Context(), gone); cloud.CodeOf(err) != cloud.NotFound {
 			t.Fatal(err)
 		}
 	}

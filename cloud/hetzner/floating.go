@@ -45,9 +45,9 @@ func (s *spec) ownsAddress(t floatingIP, r cloud.Ref) bool {
 }
 
 // ensureAddress gives a server the floating IP of its machine, and returns when to go on.
-func (a *account) ensureAddress(ctx context.Context, s *spec, r cloud.CreateRequest, vm cloud.VM, server map[string]string) (
-	time.Duration, error,
-) {
+func (a *account) ensureAddress(ctx context.Context, s *spec, r cloud.CreateRequest, vm cloud.VM,
+	server map[string]string,
+) (time.Duration, error) {
 	id, err := strconv.ParseInt(vm.ID, 10, 64)
 	if err != nil {
 		return 0, cloud.Errorf(cloud.Unknown, opCreate, "BrokenAnswer", "server id %q is no number", vm.ID)

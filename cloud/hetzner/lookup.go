@@ -2,6 +2,7 @@ package hetzner
 
 import (
 	"context"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -59,17 +60,15 @@ func (a *account) lookUp(ctx context.Context, op string, q question) (int64, err
 	key := strings.Join([]string{q.kind, q.value, q.more.Encode()}, " ")
 	return a.ids.Get(ctx, op, key, func(ctx context.Context) (int64, error) {
 		query := url.Values{q.by: {q.value}}
-		for key, values := range q.more {
-			query[key] = values
-		}
+		maps.Copy(query, q.more)
 		answer := map[string][]named{}
 		if err := a.things(ctx, op, q.kind, query, answer); err != nil {
 			return 0, err
 		}
 		found := answer[q.kind]
 		if len(found) == 0 {
-			return 0, driverkit.WithField(cloud.Errorf(cloud.Invalid, op, "NotFound", "Hetzner has no %s with the %s %q in this project",
-				strings.ReplaceAll(strings.TrimSuffix(q.kind, "s"), "_", " "), q.by, q.value), q.field, q.remedy)
+			return 0, driverkit.WithField(cloud.Errorf(cloud.Invalid, op, "NotFound",
+				"Hetzner has no %s with the %s %q in this project", strings.ReplaceAll(strings.TrimSuffix(q.kind, "s"), "_", " "), q.by, q.value), q.field, q.remedy)
 		}
 		return slices.MaxFunc(found, newer).ID, nil
 	})

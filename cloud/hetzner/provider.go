@@ -55,7 +55,8 @@ var codec = driverkit.TagCodec{Limits: tagLimits}
 
 // The forms of labels, of which tagLimits says only the characters.
 var (
-	labelKey   = regexp.MustCompile(`([A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?`)
+	labelKey = regexp.MustCompile(
+		`([A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?`)
 	labelValue = regexp.MustCompile(`[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?`)
 )
 
@@ -73,9 +74,9 @@ func (judge) Traits() cloud.Traits {
 		Name: ProviderName, Aliases: []string{"Hetzner", "hetzner"}, UserDataMax: userDataMax, Names: nameLimits,
 		Settle: settleTime, NodeNamed: true, CreateKey: true, Reboots: true, Tags: tagLimits,
 		Rates: cloud.Rates{
-			Create: cloud.Rate{PerSecond: 0.08, Burst: 150}, Delete: cloud.Rate{PerSecond: 0.08, Burst: 150},
-			Get: cloud.Rate{PerSecond: 0.2, Burst: 600}, List: cloud.Rate{PerSecond: 0.02, Burst: 30},
-			Capacity: cloud.Rate{PerSecond: 0.01, Burst: 30}, Tags: cloud.Rate{PerSecond: 0.04, Burst: 100},
+			Create: cloud.Rate{PerSecond: 0.08, Burst: 250}, Delete: cloud.Rate{PerSecond: 0.08, Burst: 250},
+			Get: cloud.Rate{PerSecond: 0.2, Burst: 1000}, List: cloud.Rate{PerSecond: 0.02, Burst: 30},
+			Capacity: cloud.Rate{PerSecond: 0.01, Burst: 30}, Tags: cloud.Rate{PerSecond: 0.02, Burst: 100},
 		},
 	}
 }

@@ -69,12 +69,14 @@ func (s *spec) validate() {
 	s.Require(cloud.BlocksCreate, "zone", s.Zone, "name a location, e.g. fsn1")
 	s.Matches(cloud.BlocksCreate, "zone", s.Zone, zoneForm, "a location or a data center, e.g. fsn1 or fsn1-dc14")
 	s.Require(cloud.BlocksCreate, "serverType", s.ServerType, "name a server type, e.g. cx23")
-	s.Require(cloud.BlocksCreate, "imageName", s.ImageName, "name an image, e.g. ubuntu-24.04, or give the id of a snapshot")
+	s.Require(cloud.BlocksCreate, "imageName", s.ImageName,
+		"name an image, e.g. ubuntu-24.04, or give the id of a snapshot")
 	if !s.WithoutSSHKey {
 		s.Require(cloud.BlocksCreate, "sshFingerprint", s.SSHFingerprint,
 			"give the fingerprint of an SSH key of the project, or set withoutSSHKey")
 	}
-	s.WarnIf(s.WithoutSSHKey && s.SSHFingerprint != "", "withoutSSHKey", "does not count, because sshFingerprint is set; remove one")
+	s.WarnIf(s.WithoutSSHKey && s.SSHFingerprint != "", "withoutSSHKey",
+		"does not count, because sshFingerprint is set; remove one")
 	s.Matches(cloud.BlocksCreate, "placementGroupID", s.PlacementGroupID, serverID, "the number of a placement group")
 	s.WarnIf(s.PlacementGroupID != "" && s.PlacementGroupPrefix != "", "placementGroupPrefix",
 		"does not count, because placementGroupID is set; remove one")

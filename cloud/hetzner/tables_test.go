@@ -18,7 +18,9 @@ func samples() []cloudtest.Sample {
 				"floatingPoolName": "pool", "placementGroupID": "501", "assignPublicIPv4": true, "assignPublicIPv6": true,
 			}).Spec,
 		},
-		{Name: "location", Class: class(map[string]any{"zone": "fsn1", "networkName": "", "withoutSSHKey": true, "sshFingerprint": ""})},
+		{Name: "location", Class: class(map[string]any{
+			"zone": "fsn1", "networkName": "", "withoutSSHKey": true, "sshFingerprint": "",
+		})},
 		{Name: "Kubermatic's", Class: class(map[string]any{
 			"networks": []string{"nodes"}, "networkName": "", "firewalls": []string{"workers"},
 			"labels": map[string]string{"team": "a"}, "assignPublicIPv4": false, "placementGroupPrefix": "spread",
@@ -106,7 +108,8 @@ func errorRows() []cloudtest.ErrorRow {
 		{Name: "list failing", Op: "list", Reply: cloudtest.Reply{Status: 503}, Code: cloud.Unavailable},
 		{Name: "get forbidden", Op: "get", Reply: reply(403, "forbidden"), Code: cloud.Denied, Reason: "Forbidden"},
 		{
-			Name: "protected", Op: "delete", Match: func(c cloudtest.Call) bool { return strings.HasPrefix(c.Op, http.MethodDelete) },
+			Name: "protected", Op: "delete",
+			Match: func(c cloudtest.Call) bool { return strings.HasPrefix(c.Op, http.MethodDelete) },
 			Reply: reply(403, "protected"), Code: cloud.Denied, Reason: "Protected",
 		},
 	}

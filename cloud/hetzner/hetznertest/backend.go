@@ -69,7 +69,9 @@ func (c *Cloud) Put(seed Seed) string {
 	server64, _ := strconv.ParseInt(seed.Server, 10, 64) // empty is none
 	switch seed.Kind {
 	case cloud.KindAddress:
-		f := &floating{name: seed.Name, created: created, labels: maps.Clone(seed.Labels), server: server64, location: seed.Location}
+		f := &floating{
+			name: seed.Name, created: created, labels: maps.Clone(seed.Labels), server: server64, location: seed.Location,
+		}
 		c.addFloating(f)
 		return strconv.FormatInt(f.id, 10)
 	case cloud.KindDisk:

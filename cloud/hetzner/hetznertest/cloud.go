@@ -8,7 +8,7 @@ import (
 )
 
 // Token is the API token of DefaultSettings.
-const Token = "hetznertest0token+of/the=project0000000000000000000000000000000"
+const Token = "hetznertest0token+of/the=project0000000000000000000000000000000" //nolint:gosec // of the double
 
 // Settings are what a project has. Change alters them.
 type Settings struct {

@@ -19,16 +19,11 @@ func (c *Cloud) createFloating(to call) (map[string]any, error) {
 	if err := json.Unmarshal(to.body, &want); err != nil {
 		return nil, invalid("%v", err)
 	}
-	if !slices.Contains([]string{"ipv4", "ipv6"}, want.Type) || want.Server == nil && want.Location == "" {
-		return nil, invalid("invalid input in field 'type', or neither a server nor a location")
+	if want.Server == nil && want.Location == "" {
+		return nil, invalid("a floating IP needs a server or a location")
 	}
-	if err := checkLabels(want.Labels); err != nil {
+	if err := c.checkFloating(want.Type, want.Name, want.Labels); err != nil {
 		return nil, err
-	}
-	for _, f := range c.floats {
-		if f.name == want.Name && want.Name != "" {
-			return nil, refuse(http.StatusConflict, "uniqueness_error", "floating IP name is already used")
-		}
 	}
 	f := &floating{name: want.Name, created: c.clock(), labels: maps.Clone(want.Labels), location: want.Location}
 	if want.Server != nil {
@@ -40,6 +35,18 @@ func (c *Cloud) createFloating(to call) (map[string]any, error) {
 	}
 	c.addFloating(f)
 	return map[string]any{"floating_ip": c.showFloating(f), "action": c.action("create_floating_ip", f.id)}, nil
+}
+
+func (c *Cloud) checkFloating(family, name string, labels map[string]string) error {
+	if !slices.Contains([]string{"ipv4", "ipv6"}, family) {
+		return invalid("invalid input in field 'type'")
+	}
+	for _, f := range c.floats {
+		if f.name == name && name != "" {
+			return refuse(http.StatusConflict, "uniqueness_error", "floating IP name is already used")
+		}
+	}
+	return checkLabels(labels)
 }
 
 func (c *Cloud) addFloating(f *floating) {

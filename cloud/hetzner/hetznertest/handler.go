@@ -123,31 +123,18 @@ func routed(r *http.Request) (call, bool) {
 
 // act lets a request happen.
 func (c *Cloud) act(to call) (map[string]any, error) {
-	switch to.method + " " + to.path {
-	case "POST /servers":
-		return c.createServer(to)
-	case "PUT /servers/{id}":
-		return c.updateServer(to)
-	case "DELETE /servers/{id}":
-		return c.deleteServer(to)
-	case "POST /servers/{id}/actions/poweron", "POST /servers/{id}/actions/reset":
-		return c.startServer(to)
-	case "GET /servers/{id}":
-		s, there := c.servers[to.id]
-		if !there || !c.shown(s.created) {
-			return nil, missing("server")
-		}
-		return map[string]any{"server": c.showServer(s)}, nil
-	case "POST /floating_ips":
-		return c.createFloating(to)
-	case "DELETE /floating_ips/{id}":
-		return c.deleteFloating(to)
-	case "POST /floating_ips/{id}/actions/unassign":
-		return c.unassignFloating(to)
-	case "POST /floating_ips/{id}/actions/assign":
-		return c.assignFloating(to)
+	action, known := map[string]func(*Cloud, call) (map[string]any, error){
+		"POST /servers": (*Cloud).createServer, "GET /servers/{id}": (*Cloud).getServer,
+		"PUT /servers/{id}": (*Cloud).updateServer, "DELETE /servers/{id}": (*Cloud).deleteServer,
+		"POST /servers/{id}/actions/poweron": (*Cloud).startServer, "POST /servers/{id}/actions/reset": (*Cloud).startServer,
+		"POST /floating_ips": (*Cloud).createFloating, "DELETE /floating_ips/{id}": (*Cloud).deleteFloating,
+		"POST /floating_ips/{id}/actions/assign":   (*Cloud).assignFloating,
+		"POST /floating_ips/{id}/actions/unassign": (*Cloud).unassignFloating,
+	}[to.method+" "+to.path]
+	if !known {
+		return c.list(to)
 	}
-	return c.list(to)
+	return action(c, to)
 }
 
 // spend takes a call from the bucket, if there is one.
@@ -165,7 +152,7 @@ func (c *Cloud) spend(w http.ResponseWriter) error {
 	w.Header().Set("RateLimit-Reset", strconv.FormatInt(now.Unix()+int64(c.spent*hour/most), 10))
 	if c.spent+1 > most {
 		w.Header().Set("RateLimit-Remaining", "0")
-		return refuse(http.StatusTooManyRequests, "rate_limit_exceeded", "limit of %d requests per hour reached", c.settings.Hourly)
+		return refuse(http.StatusTooManyRequests, "rate_limit_exceeded", "limit of requests per hour reached")
 	}
 	c.spent++
 	w.Header().Set("RateLimit-Remaining", strconv.Itoa(int(most-c.spent)))

@@ -56,7 +56,8 @@ func (c *Cloud) page(found []any, query url.Values) ([]any, map[string]any, erro
 	size = min(size, c.settings.PageMax)
 	last := max(1, (len(found)+size-1)/size)
 	at := map[string]any{
-		"page": number, "per_page": size, "last_page": last, "total_entries": len(found), "previous_page": nil, "next_page": nil,
+		"page": number, "per_page": size, "last_page": last, "total_entries": len(found), "previous_page": nil,
+		"next_page": nil,
 	}
 	if number < last {
 		at["next_page"] = number + 1
@@ -106,17 +107,21 @@ func (c *Cloud) items(kind string, query url.Values) (all []item) {
 				all = append(all, item{f.name, f.labels, c.showFloating(f)})
 			}
 		}
+	case "images":
+		return c.images(query)
+	}
+	return append(all, c.catalog(kind, query)...)
+}
+
+// catalog is what servers are made from.
+func (c *Cloud) catalog(kind string, query url.Values) (all []item) {
+	switch kind {
 	case "server_types":
 		for _, name := range slices.Sorted(maps.Keys(c.settings.Types)) {
 			all = append(all, item{name: name, show: showType(name, c.settings.Types[name])})
 		}
-	case "images":
-		return c.images(query)
 	case "ssh_keys":
-		return byName(c.settings.Keys, func(fingerprint string, id int64) item {
-			name := "key-" + strconv.FormatInt(id, 10)
-			return item{name: name, show: map[string]any{"id": id, "name": name, "fingerprint": fingerprint, "public_key": "ssh-ed25519 AAAA"}}
-		}, query.Get("fingerprint"))
+		return byName(c.settings.Keys, keyItem, query.Get("fingerprint"))
 	case "placement_groups":
 		return byName(c.settings.Groups, func(name string, id int64) item {
 			return item{name: name, show: map[string]any{"id": id, "name": name, "type": "spread", "servers": c.inGroup(id)}}
@@ -127,6 +132,13 @@ func (c *Cloud) items(kind string, query url.Values) (all []item) {
 		return byName(c.settings.Firewalls, plainItem, "")
 	}
 	return all
+}
+
+func keyItem(fingerprint string, id int64) item {
+	name := "key-" + strconv.FormatInt(id, 10)
+	return item{name: name, show: map[string]any{
+		"id": id, "name": name, "fingerprint": fingerprint, "public_key": "ssh-ed25519 AAAA",
+	}}
 }
 
 func plainItem(name string, id int64) item {
@@ -161,8 +173,8 @@ func (c *Cloud) images(query url.Values) (all []item) {
 			continue
 		}
 		show := map[string]any{
-			"id": i.ID, "name": i.Name, "architecture": i.Architecture, "status": "available", "type": "system", "deprecated": nil,
-			"created": c.clock().AddDate(-1, 0, 0),
+			"id": i.ID, "name": i.Name, "architecture": i.Architecture, "status": "available", "type": "system",
+			"deprecated": nil, "created": c.clock().AddDate(-1, 0, 0),
 		}
 		if i.Deprecated {
 			show["deprecated"], show["created"] = c.clock(), c.clock()

@@ -188,8 +188,7 @@ func plain(of string, value any) bool {
 	case bool:
 		return of == "bool"
 	case float64:
-		whole := v == float64(int64(v))
-		return strings.HasPrefix(of, "float") || whole && (strings.HasPrefix(of, "int") || strings.HasPrefix(of, "uint") || of == "IDOrName")
+		return number(of, v)
 	case map[string]any:
 		return of == "map[string]string" && !slices.ContainsFunc(slices.Collect(maps.Values(v)), func(x any) bool {
 			_, text := x.(string)
@@ -197,4 +196,13 @@ func plain(of string, value any) bool {
 		})
 	}
 	return false
+}
+
+// number reports whether a number is of a type.
+func number(of string, v float64) bool {
+	if strings.HasPrefix(of, "float") {
+		return true
+	}
+	integer := strings.HasPrefix(of, "int") || strings.HasPrefix(of, "uint") || of == "IDOrName"
+	return integer && v == float64(int64(v))
 }

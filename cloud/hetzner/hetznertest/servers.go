@@ -2,6 +2,7 @@ package hetznertest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,8 +14,10 @@ import (
 
 // The forms that Hetzner documents: host names, and labels as Kubernetes has them.
 var (
-	hostName   = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
-	labelKey   = regexp.MustCompile(`^([a-z0-9A-Z]([-_.a-z0-9A-Z]{0,253}[a-z0-9A-Z])?/)?[a-z0-9A-Z]([-_.a-z0-9A-Z]{0,61}[a-z0-9A-Z])?$`)
+	hostName = regexp.MustCompile(
+		`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	labelKey = regexp.MustCompile(
+		`^([a-z0-9A-Z]([-_.a-z0-9A-Z]{0,253}[a-z0-9A-Z])?/)?[a-z0-9A-Z]([-_.a-z0-9A-Z]{0,61}[a-z0-9A-Z])?$`)
 	labelValue = regexp.MustCompile(`^([a-z0-9A-Z]([-_.a-z0-9A-Z]{0,61}[a-z0-9A-Z])?)?$`)
 )
 
@@ -48,6 +51,12 @@ type wanted struct {
 	} `json:"public_net"`
 }
 
+// public reports whether a server gets a public address of a version of IP. It does unless the
+// request says no.
+func (w wanted) public(version int) bool {
+	return w.PublicNet == nil || version == 4 && w.PublicNet.EnableIPv4 || version == 6 && w.PublicNet.EnableIPv6
+}
+
 func (c *Cloud) createServer(to call) (map[string]any, error) {
 	var want wanted
 	if err := json.Unmarshal(to.body, &want); err != nil {
@@ -65,10 +74,10 @@ func (c *Cloud) createServer(to call) (map[string]any, error) {
 		created: c.clock(), labels: maps.Clone(want.Labels), userData: want.UserData, networks: want.Networks,
 		group: want.PlacementGroup,
 	}
-	if want.PublicNet == nil || want.PublicNet.EnableIPv4 {
+	if want.public(4) {
 		s.ipv4 = c.next()
 	}
-	if want.PublicNet == nil || want.PublicNet.EnableIPv6 {
+	if want.public(6) {
 		s.ipv6 = c.next()
 	}
 	if (want.Start == nil || *want.Start) && !c.settings.Off {
@@ -82,7 +91,6 @@ func (c *Cloud) createServer(to call) (map[string]any, error) {
 
 // checkServer returns what of a request is wrong in itself, and the id of the image.
 func (c *Cloud) checkServer(want wanted) (int64, error) {
-	const userDataMax = 32 << 10
 	kind, known := c.settings.Types[fmt.Sprint(want.ServerType)]
 	image, there := c.imageOf(want.Image, kind)
 	switch {
@@ -94,16 +102,32 @@ func (c *Cloud) checkServer(want wanted) (int64, error) {
 		return 0, missing("image")
 	case image.Architecture != kind.Architecture:
 		return 0, invalid("image and server type have different architectures")
+	}
+	return image.ID, errors.Join(c.checkPlace(want), c.checkRefs(want), checkLabels(want.Labels))
+}
+
+// checkPlace returns what is wrong with where a server is to be, and what it boots with.
+func (c *Cloud) checkPlace(want wanted) error {
+	const userDataMax = 32 << 10
+	switch {
 	case !slices.Contains(c.settings.Locations, want.Location):
-		return 0, invalid("invalid input in field 'location'")
+		return invalid("invalid input in field 'location'")
 	case len(want.UserData) > userDataMax:
-		return 0, invalid("invalid input in field 'user_data': more than %d bytes", userDataMax)
-	case len(want.Networks) == 0 && want.PublicNet != nil && !want.PublicNet.EnableIPv4 && !want.PublicNet.EnableIPv6:
-		return 0, invalid("a server needs a network")
+		return invalid("invalid input in field 'user_data': more than %d bytes", userDataMax)
+	case len(want.Networks) == 0 && !want.public(4) && !want.public(6):
+		return invalid("a server needs a network")
+	}
+	return nil
+}
+
+// checkRefs returns which thing of a request the project does not have.
+func (c *Cloud) checkRefs(want wanted) error {
+	if want.PlacementGroup != 0 && !has(c.settings.Groups, want.PlacementGroup) {
+		return missing("placement group")
 	}
 	for _, f := range want.Firewalls {
 		if !has(c.settings.Firewalls, f.Firewall) {
-			return 0, missing("firewall")
+			return missing("firewall")
 		}
 	}
 	for _, of := range []struct {
@@ -113,11 +137,11 @@ func (c *Cloud) checkServer(want wanted) (int64, error) {
 	}{{"SSH key", c.settings.Keys, want.SSHKeys}, {"network", c.settings.Networks, want.Networks}} {
 		for _, id := range of.ids {
 			if !has(of.known, id) {
-				return 0, missing(of.what)
+				return missing(of.what)
 			}
 		}
 	}
-	return image.ID, checkLabels(want.Labels)
+	return nil
 }
 
 // checkRoom returns why a server cannot be made here and now.
@@ -133,8 +157,6 @@ func (c *Cloud) checkRoom(want wanted) error {
 	}
 	const groupMax = 10
 	switch {
-	case want.PlacementGroup != 0 && !has(c.settings.Groups, want.PlacementGroup):
-		return missing("placement group")
 	case want.PlacementGroup != 0 && inGroup >= groupMax:
 		return refuse(http.StatusUnprocessableEntity, "placement_error", "the placement group is full")
 	case c.settings.SoldOut[fmt.Sprintf("%s/%v", want.Location, want.ServerType)]:
@@ -154,7 +176,8 @@ func has(known map[string]int64, id int64) bool {
 func (c *Cloud) imageOf(want any, kind Type) (Image, bool) {
 	for _, image := range c.settings.Images {
 		number, isNumber := want.(float64)
-		if isNumber && int64(number) == image.ID || !isNumber && want == image.Name && image.Architecture == kind.Architecture {
+		named := want == image.Name && image.Architecture == kind.Architecture
+		if isNumber && int64(number) == image.ID || !isNumber && named {
 			return image, true
 		}
 	}
@@ -171,6 +194,14 @@ func (c *Cloud) reached(to call) (*server, error) {
 		return nil, refuse(http.StatusLocked, "locked", "server is locked")
 	}
 	return s, nil
+}
+
+func (c *Cloud) getServer(to call) (map[string]any, error) {
+	s, there := c.servers[to.id]
+	if !there || !c.shown(s.created) {
+		return nil, missing("server")
+	}
+	return map[string]any{"server": c.showServer(s)}, nil
 }
 
 func (c *Cloud) updateServer(to call) (map[string]any, error) {
@@ -252,8 +283,8 @@ func (c *Cloud) showServer(s *server) map[string]any {
 	}
 	for i, network := range s.networks {
 		private = append(private, map[string]any{
-			"network": network, "ip": addressOf(netip.AddrFrom4([4]byte{10, byte(i + 1), 0, 2}), s.id), "alias_ips": []string{},
-			"mac_address": fmt.Sprintf("86:00:00:%02x:00:01", i),
+			"network": network, "ip": addressOf(netip.AddrFrom4([4]byte{10, byte(i + 1), 0, 2}), s.id),
+			"alias_ips": []string{}, "mac_address": fmt.Sprintf("86:00:00:%02x:00:01", i),
 		})
 	}
 	return map[string]any{
