@@ -20,6 +20,10 @@ type Options struct {
 	Now func() time.Time
 }
 
+// EndpointVariable is the variable of a process's environment with the address of another API than
+// Hetzner's, as MCM's driver and Hetzner's own tools read it.
+const EndpointVariable = "HCLOUD_ENDPOINT"
+
 // endpoint is the address of Hetzner's API.
 const endpoint = "https://api.hetzner.cloud/v1"
 

@@ -68,7 +68,8 @@ func (a *account) lookUp(ctx context.Context, op string, q question) (int64, err
 		found := answer[q.kind]
 		if len(found) == 0 {
 			return 0, driverkit.WithField(cloud.Errorf(cloud.Invalid, op, "NotFound",
-				"Hetzner has no %s with the %s %q in this project", strings.ReplaceAll(strings.TrimSuffix(q.kind, "s"), "_", " "), q.by, q.value), q.field, q.remedy)
+				"the project has none of the %s with the %s %q", strings.ReplaceAll(q.kind, "_", " "), q.by, q.value),
+				q.field, q.remedy)
 		}
 		return slices.MaxFunc(found, newer).ID, nil
 	})

@@ -142,3 +142,21 @@ func (c *Cloud) Labels(id string) (labels map[string]string) {
 	c.with(id, func(s *server) { labels = maps.Clone(s.labels) })
 	return labels
 }
+
+// Server is a server that runs.
+type Server struct{ ID, Name, Type, Address string }
+
+// Running returns the servers that run, by id.
+func (c *Cloud) Running() []Server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sweep()
+	var all []Server
+	for _, id := range ids(c.servers) {
+		s := c.servers[id]
+		if c.status(s) == "running" {
+			all = append(all, Server{ID: strconv.FormatInt(id, 10), Name: s.name, Type: s.kind, Address: privateIP(0, id)})
+		}
+	}
+	return all
+}

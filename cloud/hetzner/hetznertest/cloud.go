@@ -72,7 +72,8 @@ func DefaultSettings() Settings {
 		},
 		Images: []Image{
 			{ID: imageOld, Name: "ubuntu-24.04", Architecture: "x86", Deprecated: true},
-			{ID: imageX86, Name: "ubuntu-24.04", Architecture: "x86"}, {ID: imageARM, Name: "ubuntu-24.04", Architecture: "arm"},
+			{ID: imageX86, Name: "ubuntu-24.04", Architecture: "x86"},
+			{ID: imageARM, Name: "ubuntu-24.04", Architecture: "arm"},
 			{ID: snapshot, Architecture: "x86"},
 		},
 		Keys: map[string]int64{Fingerprint: sshKey}, Networks: map[string]int64{"nodes": networkA, "storage": networkB},

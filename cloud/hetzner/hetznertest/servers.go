@@ -267,6 +267,11 @@ func addressOf(first netip.Addr, id int64) string {
 	return address.String()
 }
 
+// privateIP is the address of a server in its first network, or the second.
+func privateIP(network int, id int64) string {
+	return addressOf(netip.AddrFrom4([4]byte{10, byte(network + 1), 0, 2}), id) //nolint:gosec // a server has few networks
+}
+
 func (c *Cloud) showServer(s *server) map[string]any {
 	kind := c.settings.Types[s.kind]
 	kind.Cores = max(kind.Cores, 1)
@@ -283,15 +288,16 @@ func (c *Cloud) showServer(s *server) map[string]any {
 	}
 	for i, network := range s.networks {
 		private = append(private, map[string]any{
-			"network": network, "ip": addressOf(netip.AddrFrom4([4]byte{10, byte(i + 1), 0, 2}), s.id),
+			"network": network, "ip": privateIP(i, s.id),
 			"alias_ips": []string{}, "mac_address": fmt.Sprintf("86:00:00:%02x:00:01", i),
 		})
 	}
 	return map[string]any{
 		"id": s.id, "name": s.name, "status": c.status(s), "created": s.created, "labels": s.labels, "locked": c.locked(s),
 		"location": c.showLocation(s.location), "server_type": showType(s.kind, kind), "volumes": volumes,
-		"private_net": private, "public_net": s.publicNet(floats), "primary_disk_size": kind.Disk, "load_balancers": []int64{},
-		"protection": map[string]any{"delete": false, "rebuild": false}, "rescue_enabled": false, "included_traffic": 0,
+		"private_net": private, "public_net": s.publicNet(floats), "primary_disk_size": kind.Disk,
+		"load_balancers": []int64{},
+		"protection":     map[string]any{"delete": false, "rebuild": false}, "rescue_enabled": false, "included_traffic": 0,
 	}
 }
 
@@ -305,7 +311,8 @@ func (s *server) publicNet(floats []int64) map[string]any {
 	}
 	if s.ipv6 != 0 {
 		shown["ipv6"] = map[string]any{
-			"id": s.ipv6, "blocked": false, "dns_ptr": []any{}, "ip": "2001:db8:" + strconv.FormatInt(s.id%(1<<12), 16) + "::/64",
+			"id": s.ipv6, "blocked": false, "dns_ptr": []any{},
+			"ip": "2001:db8:" + strconv.FormatInt(s.id%(1<<12), 16) + "::/64",
 		}
 	}
 	return shown
