@@ -11,7 +11,7 @@ import (
 )
 
 // ProviderName is the driver's name in MachineClass.provider.
-const ProviderName = "hcloud"
+const ProviderName = "Hetzner"
 
 const (
 	providerIDPrefix = "hcloud://"
@@ -71,7 +71,7 @@ var serverID = regexp.MustCompile(`[1-9][0-9]*`)
 // three, a listing one for 50 servers: together the rates leave a quarter of the bucket to others.
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: ProviderName, Aliases: []string{"hetzner"}, UserDataMax: userDataMax, Names: nameLimits,
+		Name: ProviderName, Aliases: []string{"hcloud"}, UserDataMax: userDataMax, Names: nameLimits,
 		Settle: settleTime, NodeNamed: true, CreateKey: true, Reboots: true, Tags: tagLimits,
 		Rates: cloud.Rates{
 			Create: cloud.Rate{PerSecond: 0.08, Burst: 250}, Delete: cloud.Rate{PerSecond: 0.08, Burst: 250},

@@ -9,8 +9,8 @@ import (
 func backends() map[string]func(*testing.T) backend {
 	return map[string]func(*testing.T) backend{
 		"AWS":       startAWS,
+		"Hetzner":   startHetzner,
 		"OpenStack": startOpenStack,
-		"hcloud":    startHetzner,
 		"vsphere":   startVSphere,
 	}
 }

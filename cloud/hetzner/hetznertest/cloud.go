@@ -108,7 +108,7 @@ type server struct {
 	image    int64
 	created  time.Time
 	started  time.Time // of the last boot, which takes its time; zero while it is off
-	deleted  time.Time // zero while nobody has deleted it
+	deleted  time.Time // zero until somebody deletes it
 	forced   string    // a status that a test sets
 	labels   map[string]string
 	userData string

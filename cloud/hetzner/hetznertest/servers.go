@@ -232,7 +232,7 @@ func (c *Cloud) deleteServer(to call) (map[string]any, error) {
 	return map[string]any{"action": c.action("delete_server", s.id)}, nil
 }
 
-// startServer powers a server on, or resets it. Either does nothing to one that it does not fit.
+// startServer powers a server on that is off, or resets one that runs. Others stay as they are.
 func (c *Cloud) startServer(to call) (map[string]any, error) {
 	s, err := c.reached(to)
 	if err != nil {
