@@ -109,8 +109,8 @@ func TestCallsOfAMachine(t *testing.T) {
 	}
 }
 
-// TestServerLeftOff: Hetzner sometimes leaves a server off that it was asked to start. Nobody else
-// would switch it on.
+// TestServerLeftOff: Hetzner sometimes leaves a server off that it was asked to start, and no
+// other controller would switch it on.
 func TestServerLeftOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
