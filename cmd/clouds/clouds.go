@@ -2,11 +2,13 @@
 package clouds
 
 import (
+	"os"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -23,6 +25,7 @@ func Drivers(o Options) []cloud.Driver {
 	return []cloud.Driver{
 		aws.NewDriver(aws.Options{Ambient: o.Ambient}),
 		kubevirt.NewDriver(time.Now, nil),
+		hetzner.NewDriver(hetzner.Options{Endpoint: os.Getenv(hetzner.EndpointVariable)}),
 		openstack.NewDriver(openstack.Options{Ambient: o.Ambient}),
 		sim.NewDriver(nil),
 		vsphere.NewDriver(time.Now, nil),

@@ -45,5 +45,11 @@ func run(m *testing.M) int {
 		println(err.Error())
 		return 1
 	}
+	stop, err := serveHetzner()
+	defer stop()
+	if err != nil {
+		println(err.Error())
+		return 1
+	}
 	return m.Run()
 }
