@@ -24,7 +24,8 @@ func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 	case "SUSPENDED":
 		action = "resume"
 	default:
-		return cloud.Errorf(cloud.Unavailable, op, cloud.ReasonVMBusy, "the instance is %s; it is rebooted afterwards", i.Status)
+		return cloud.Errorf(cloud.Unavailable, op, cloud.ReasonVMBusy,
+			"the instance is %s; it is rebooted afterwards", i.Status)
 	}
 	if e := a.client.change(ctx, op, i.place(), action, nil); e != nil {
 		return driverkit.Busy(driverkit.Restrict(e, cloud.NotFound, cloud.Invalid, cloud.Exhausted), reasonBusy)

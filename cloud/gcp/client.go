@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -55,13 +56,13 @@ func (c *client) do(ctx context.Context, op string, call driverkit.Call) *cloud.
 
 // in returns the URL of something in a zone, with what is done to it if that is named.
 func in(zone, kind, name string, action ...string) string {
-	address := "/zones/" + url.PathEscape(zone) + "/" + kind
+	parts := []string{"", "zones", url.PathEscape(zone), kind}
 	for _, part := range append([]string{name}, action...) {
 		if part != "" {
-			address += "/" + url.PathEscape(part)
+			parts = append(parts, url.PathEscape(part))
 		}
 	}
-	return address
+	return strings.Join(parts, "/")
 }
 
 // get returns the instance at a place; nil if there is none.

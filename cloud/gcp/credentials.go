@@ -77,21 +77,26 @@ func readSecret(creds cloud.Credentials) (identity, []cloud.Problem) {
 		}
 	}
 	text := s.First(entry)
-	s.Require(entry, text, "the JSON key of a service account, or a configuration of workload identity in "+federationEntry)
+	s.Require(entry, text, "the JSON key of a service account, or in "+federationEntry+" that of workload identity")
 	if text == "" {
 		return identity{}, s.Problems
 	}
 	var who identity
-	var fields map[string]json.RawMessage
-	if json.Unmarshal([]byte(text), &who.file) != nil || json.Unmarshal([]byte(text), &fields) != nil {
+	if json.Unmarshal([]byte(text), &who.file) != nil {
 		s.Bad(entry, "is no JSON object; put the file there as Google Cloud wrote it")
 		return identity{}, s.Problems
 	}
+	who.read(&s, entry, text)
+	return who, s.Problems
+}
+
+// read checks what the entry says.
+func (who *identity) read(s *driverkit.Secret, entry, text string) {
 	switch who.file.Type {
 	case serviceAccount:
-		who.readKey(&s, entry, fields)
+		who.readKey(s, entry, text)
 	case externalAccount:
-		who.readFederation(&s, entry)
+		who.readFederation(s, entry)
 	default:
 		s.Bad(entry, "has a type that is neither "+serviceAccount+" nor "+externalAccount+"; use one of these")
 	}
@@ -102,11 +107,12 @@ func readSecret(creds cloud.Credentials) (identity, []cloud.Problem) {
 		who.project = s.First(projectEntry)
 	}
 	s.Require(projectEntry, who.project, "the id of the project, or project_id into "+entry)
-	return who, s.Problems
 }
 
 // readKey checks a service account's key.
-func (who *identity) readKey(s *driverkit.Secret, entry string, fields map[string]json.RawMessage) {
+func (who *identity) readKey(s *driverkit.Secret, entry, text string) {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(text), &fields) // it has been read as a key
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(keyFields, field) {
 			s.Bad(entry, "has a field that no key of a service account has; put the key there as Google Cloud wrote it")

@@ -13,6 +13,7 @@ const (
 	reasonExists = "AlreadyExists"
 	reasonBusy   = "ResourceNotReady"
 	soldOut      = "ZoneResourcePoolExhausted"
+	outOfQuota   = "QuotaExceeded"
 )
 
 // table is what errors of requests and of operations mean. A quota of concurrent operations or of
@@ -22,14 +23,19 @@ var table = driverkit.Table{
 		"rateLimitExceeded", "userRateLimitExceeded", "CONCURRENT_OPERATIONS_QUOTA_EXCEEDED", "RATE_LIMIT_EXCEEDED",
 		"RESOURCE_OPERATION_RATE_EXCEEDED",
 	}, Means: cloud.Throttled},
-	{Codes: []string{"ZONE_RESOURCE_POOL_EXHAUSTED*", "RESOURCE_POOL_EXHAUSTED*", "INSUFFICIENT_CAPACITY", "STOCKOUT*"},
-		Means: cloud.Exhausted, Reason: soldOut, Scope: driverkit.ScopeZone},
+	{Codes: []string{
+		"ZONE_RESOURCE_POOL_EXHAUSTED*", "RESOURCE_POOL_EXHAUSTED*", "INSUFFICIENT_CAPACITY", "STOCKOUT*",
+	}, Means: cloud.Exhausted, Reason: soldOut, Scope: driverkit.ScopeZone},
 	{Texts: []string{"does not exist in zone"}, Means: cloud.Exhausted, Reason: "NotInZone", Scope: driverkit.ScopeZone},
 	{Codes: []string{"IP_SPACE_EXHAUSTED*"}, Means: cloud.Exhausted, Reason: "IPSpaceExhausted"},
-	{Codes: []string{"quotaExceeded", "QUOTA*", "LIMIT_EXCEEDED"}, Means: cloud.Exhausted, Reason: "QuotaExceeded",
-		Scope: driverkit.ScopeRegion},
-	{Texts: []string{"does not have available resources", "no available resources in specified reservations"},
-		Means: cloud.Exhausted, Reason: "ReservationExhausted", Scope: driverkit.ScopeRegion},
+	{
+		Codes: []string{"quotaExceeded", "QUOTA*", "LIMIT_EXCEEDED"}, Means: cloud.Exhausted, Reason: outOfQuota,
+		Scope: driverkit.ScopeRegion,
+	},
+	{Texts: []string{"quota '"}, Means: cloud.Exhausted, Reason: outOfQuota, Scope: driverkit.ScopeRegion},
+	{Texts: []string{
+		"does not have available resources", "no available resources in specified reservations",
+	}, Means: cloud.Exhausted, Reason: "ReservationExhausted", Scope: driverkit.ScopeRegion},
 	{Texts: []string{"constraint constraints/"}, Means: cloud.Denied, Reason: "OrganizationPolicy"},
 	{Codes: []string{
 		"PERMISSIONS_ERROR", "invalid_grant", "invalid_client", "unauthorized_client", "access_denied", "account_disabled",
@@ -40,8 +46,9 @@ var table = driverkit.Table{
 		"resourceNotReady", "RESOURCE_NOT_READY", "resourceInUseByAnotherResource", "RESOURCE_IN_USE*",
 	}, Means: cloud.Unavailable, Reason: reasonBusy},
 	{Codes: []string{"backendError", "internalError", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE"}, Means: cloud.Unavailable},
-	{Codes: []string{"RESOURCE_NOT_FOUND", "INVALID_USAGE", "INVALID_FIELD*", "UNSUPPORTED_OPERATION"},
-		Means: cloud.Invalid},
+	{Codes: []string{
+		"RESOURCE_NOT_FOUND", "INVALID_USAGE", "INVALID_FIELD*", "UNSUPPORTED_OPERATION",
+	}, Means: cloud.Invalid},
 	{Status: http.StatusNotFound, Means: cloud.NotFound},
 	{Status: http.StatusPreconditionFailed, Means: cloud.Unavailable, Reason: "ConditionNotMet"},
 	{Status: http.StatusBadRequest, Means: cloud.Invalid},

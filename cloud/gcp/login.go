@@ -21,7 +21,7 @@ import (
 const (
 	opLogin   = "log in"
 	scope     = "https://www.googleapis.com/auth/cloud-platform"
-	jwtBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+	jwtBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer" //nolint:gosec // a name, and no credential
 )
 
 // logIn fetches an access token.
@@ -54,7 +54,8 @@ func denied(e *cloud.Error) *cloud.Error {
 func (c *client) tokenOfKey(ctx context.Context) (string, *cloud.Error) {
 	assertion, err := c.assertion()
 	if err != nil {
-		return "", cloud.Errorf(cloud.Denied, opLogin, "BadKey", "the private key cannot sign; put another one into the Secret")
+		return "", cloud.Errorf(cloud.Denied, opLogin, "BadKey",
+			"the private key cannot sign; put another one into the Secret")
 	}
 	return c.postForm(ctx, c.who.file.TokenURI, url.Values{"grant_type": {jwtBearer}, "assertion": {assertion}})
 }

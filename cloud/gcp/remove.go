@@ -52,7 +52,8 @@ func (a *account) removeVM(ctx context.Context, i instance) (gone bool, err erro
 	at := i.place()
 	if i.DeletionProtection {
 		e := a.client.do(ctx, opDelete, driverkit.Call{
-			Method: http.MethodPost, URL: in(at.zone, "instances", at.name, "setDeletionProtection") + "?deletionProtection=false",
+			Method: http.MethodPost,
+			URL:    in(at.zone, "instances", at.name, "setDeletionProtection") + "?deletionProtection=false",
 		})
 		return false, restricted(e)
 	}
@@ -84,12 +85,12 @@ func (a *account) diskParts(ctx context.Context, s *spec, r cloud.Ref) ([]driver
 			return nil, driverkit.Restrict(err)
 		}
 		tags := codec.Decode(d.Labels)
-		if len(d.Users) > 0 || !driverkit.Carries(d.Labels, s.ownership) || !driverkit.IsOf(r, tags[ownerTag], tags[machineTag]) {
+		mine := driverkit.Carries(d.Labels, s.ownership) && driverkit.IsOf(r, tags[ownerTag], tags[machineTag])
+		if len(d.Users) > 0 || !mine {
 			continue
 		}
-		parts = append(parts, driverkit.Part{Kind: cloud.KindDisk, ID: d.place().id(), Remove: func(ctx context.Context) (bool, error) {
-			return a.client.remove(ctx, opDelete, "disks", d.place())
-		}})
+		remove := func(ctx context.Context) (bool, error) { return a.client.remove(ctx, opDelete, "disks", d.place()) }
+		parts = append(parts, driverkit.Part{Kind: cloud.KindDisk, ID: d.place().id(), Remove: remove})
 	}
 	return parts, nil
 }

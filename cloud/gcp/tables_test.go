@@ -35,8 +35,10 @@ func full(*cloudtest.Fixture) cloud.ClassInput {
 			},
 			spec{"subnetwork": "projects/host/regions/europe-west1/subnetworks/shared", "disableExternalIP": true},
 		},
-		"scheduling":                    spec{"onHostMaintenance": "TERMINATE", "provisioningModel": "SPOT", "preemptible": true},
-		"serviceAccounts":               []any{spec{"email": "n@p.iam.gserviceaccount.com", "scopes": []string{"cloud-platform"}}},
+		"scheduling": spec{"onHostMaintenance": "TERMINATE", "provisioningModel": "SPOT", "preemptible": true},
+		"serviceAccounts": []any{
+			spec{"email": "n@p.iam.gserviceaccount.com", "scopes": []string{"cloud-platform"}},
+		},
 		"shieldedInstanceConfiguration": spec{"integrityMonitoring": true, "secureBoot": true, "vtpm": true},
 		"advancedMachineFeatures":       spec{"enableNestedVirtualization": true},
 		"tags":                          []string{"kubernetes-io-cluster-c", "kubernetes-io-role-node", "web"},
@@ -63,11 +65,15 @@ func samples() []cloudtest.Sample {
 	gardener := fields(spec{"apiVersion": "mcm.gardener.cloud/v1", "secret": spec{"projectID": "p"}})
 	text, _ := json.Marshal(gardener)
 	return []cloudtest.Sample{
-		{Name: "smallest", Class: class(nil), Defaulted: class(spec{"disks": []any{bootDisk(spec{"autoDelete": true})}}).Spec},
+		{
+			Name: "smallest", Class: class(nil),
+			Defaulted: class(spec{"disks": []any{bootDisk(spec{"autoDelete": true})}}).Spec,
+		},
 		{Name: "unknown fields", Class: cloud.ClassInput{Name: "class", Namespace: "ns", Spec: text}},
 		{Name: "full", Class: full(nil)},
 		{Name: "other case", Class: cloud.ClassInput{
-			Name: "class", Namespace: "ns", Spec: []byte(strings.Replace(string(class(nil).Spec), `"machineType"`, `"MachineTYPE"`, 1)),
+			Name: "class", Namespace: "ns",
+			Spec: []byte(strings.Replace(string(class(nil).Spec), `"machineType"`, `"MachineTYPE"`, 1)),
 		}},
 	}
 }
@@ -108,9 +114,11 @@ func rules() []cloudtest.Rule {
 			"providerSpec.networkInterfaces[0].ipv6accessType", create),
 		rule("MCM knows lengths", nic(spec{"network": "n", "ipCidrRange": "/33"}),
 			"providerSpec.networkInterfaces[0].ipCidrRange", create),
-		rule("the user data has it", spec{"metadata": []any{spec{"key": "user-data"}}}, "providerSpec.metadata[0].key", create),
+		rule("the user data has it", spec{"metadata": []any{spec{"key": "user-data"}}},
+			"providerSpec.metadata[0].key", create),
 		rule("MCM requires it", schedule(spec{}), "providerSpec.scheduling.onHostMaintenance", create),
-		rule("MCM knows two", schedule(spec{"onHostMaintenance": "STOP"}), "providerSpec.scheduling.onHostMaintenance", create),
+		rule("MCM knows two", schedule(spec{"onHostMaintenance": "STOP"}),
+			"providerSpec.scheduling.onHostMaintenance", create),
 		rule("MCM refuses GPUs that migrate", spec{"gpu": spec{"acceleratorType": "t4", "count": 1}},
 			"providerSpec.scheduling.onHostMaintenance", create),
 		rule("MCM requires it", spec{"gpu": spec{"count": 1}}, "providerSpec.gpu.acceleratorType", create),
@@ -142,7 +150,8 @@ func key(field string, value any) func(cloud.Credentials) cloud.Credentials {
 
 func secrets() []cloudtest.Secret {
 	const entry, field = "serviceAccountJSON", "secret.serviceAccountJSON"
-	under := func(name string, text func(cloud.Credentials) []byte, more ...string) func(cloud.Credentials) cloud.Credentials {
+	type change = func(cloud.Credentials) cloud.Credentials
+	under := func(name string, text func(cloud.Credentials) []byte, more ...string) change {
 		return func(v cloud.Credentials) cloud.Credentials {
 			c := cloud.Credentials{name: text(v)}
 			for _, other := range more {
@@ -152,6 +161,7 @@ func secrets() []cloudtest.Secret {
 		}
 	}
 	valid := func(v cloud.Credentials) []byte { return append(slices.Clone(v[entry]), '\n') }
+	nothing := func(cloud.Credentials) []byte { return []byte("x") }
 	federation := func(cloud.Credentials) []byte { return gcptest.Federation() }
 	changed := func(old, now string) func(cloud.Credentials) []byte {
 		return func(cloud.Credentials) []byte {
@@ -179,11 +189,12 @@ func secrets() []cloudtest.Secret {
 		{Name: "no email", Reason: "nobody signs", Credentials: key("client_email", nil), Missing: field},
 		{Name: "type", Reason: "MCM knows two", Credentials: key("type", "authorized_user"), Missing: field},
 		{Name: "more fields", Reason: "MCM refuses them", Credentials: key("credential_source", "x"), Missing: field},
-		{Name: "plain http", Reason: "the assertion would be readable", Credentials: key("token_uri", "http://x"), Missing: field},
-		{Name: "another universe", Reason: "its addresses are not known", Credentials: key("universe_domain", "x.example"), Missing: field},
-		{Name: "no JSON", Reason: "it says nothing", Credentials: under(entry, func(cloud.Credentials) []byte { return []byte("x") }), Missing: field},
+		{Name: "http", Reason: "the assertion could be read", Credentials: key("token_uri", "http://x"), Missing: field},
+		{Name: "universe", Reason: "its addresses differ", Credentials: key("universe_domain", "x.example"), Missing: field},
+		{Name: "no JSON", Reason: "it says nothing", Credentials: under(entry, nothing), Missing: field},
 		{
-			Name: "another file", Reason: "MCM refuses it: it could be any of the manager's", Missing: "secret.credentialsConfig",
+			Name: "another file", Reason: "MCM refuses it: it could be any of the manager's",
+			Missing:     "secret.credentialsConfig",
 			Credentials: under("credentialsConfig", changed("/var/run/secrets/gardener.cloud", "/etc"), "projectID"),
 		},
 		{
@@ -218,14 +229,16 @@ func errorRows() []cloudtest.ErrorRow {
 	post := func(c cloudtest.Call) bool { return strings.HasPrefix(c.Op, http.MethodPost) && !c.Login }
 	region := &cloud.Offering{Region: gcptest.Region, InstanceType: "n2-standard-2"}
 	here := &cloud.Offering{Region: gcptest.Region, Zone: zone, InstanceType: "n2-standard-2"}
-	row := func(name string, reply cloudtest.Reply, code cloud.Code, reason string, of *cloud.Offering) cloudtest.ErrorRow {
+	type offering = *cloud.Offering
+	row := func(name string, reply cloudtest.Reply, code cloud.Code, reason string, of offering) cloudtest.ErrorRow {
 		return cloudtest.ErrorRow{Name: name, Op: "create", Match: post, Reply: reply, Code: code, Reason: reason, Of: of}
 	}
 	slow := refused(http.StatusTooManyRequests, "rateLimitExceeded", "slow down")
 	slow.Header = map[string]string{"Retry-After": "7"}
 	throttled := row("throttled with a hint", slow, cloud.Throttled, "RateLimitExceeded", nil)
 	throttled.After = 7 * time.Second
-	minute := row("throttled", refused(403, "rateLimitExceeded", "Quota exceeded for quota metric 'Queries'"), cloud.Throttled, "", nil)
+	minute := row("throttled", refused(403, "rateLimitExceeded", "Quota exceeded for quota metric 'Queries'"),
+		cloud.Throttled, "", nil)
 	get := func(name string, reply cloudtest.Reply, op string, code cloud.Code) cloudtest.ErrorRow {
 		return cloudtest.ErrorRow{Name: name, Op: op, Reply: reply, Code: code}
 	}
@@ -234,22 +247,27 @@ func errorRows() []cloudtest.ErrorRow {
 		row("stock", failed("ZONE_RESOURCE_POOL_EXHAUSTED", stock), cloud.Exhausted, "ZoneResourcePoolExhausted", here),
 		row("stock in detail", failed("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", stock), cloud.Exhausted,
 			"ZoneResourcePoolExhausted", here),
-		row("stock at once", refused(503, "INSUFFICIENT_CAPACITY", stock), cloud.Exhausted, "ZoneResourcePoolExhausted", here),
-		row("type not in zone", refused(400, "invalid", "Machine type with name 'x' does not exist in zone 'z'."), cloud.Exhausted,
-			"NotInZone", here),
+		row("stock at once", refused(503, "INSUFFICIENT_CAPACITY", stock), cloud.Exhausted,
+			"ZoneResourcePoolExhausted", here),
+		row("type not in zone", refused(400, "invalid", "Machine type with name 'x' does not exist in zone 'z'."),
+			cloud.Exhausted, "NotInZone", here),
 		row("quota of the operation", failed("QUOTA_EXCEEDED", "Quota 'CPUS' exceeded. Limit: 8.0"), cloud.Exhausted,
 			"QuotaExceeded", region),
 		row("quota", refused(403, "quotaExceeded", "Quota 'CPUS' exceeded."), cloud.Exhausted, "QuotaExceeded", region),
 		row("reservation", failed("RESOURCE_X", "No available resources in specified reservations"), cloud.Exhausted,
 			"ReservationExhausted", region),
-		row("addresses", failed("IP_SPACE_EXHAUSTED_WITH_DETAILS", "IP space is exhausted."), cloud.Exhausted, "IPSpaceExhausted", nil),
+		row("addresses", failed("IP_SPACE_EXHAUSTED_WITH_DETAILS", "IP space is exhausted."),
+			cloud.Exhausted, "IPSpaceExhausted", nil),
 		throttled, minute,
-		row("concurrent operations", refused(403, "CONCURRENT_OPERATIONS_QUOTA_EXCEEDED", "Quota exceeded"), cloud.Throttled, "", nil),
+		row("concurrent operations", refused(403, "CONCURRENT_OPERATIONS_QUOTA_EXCEEDED", "Quota exceeded"),
+			cloud.Throttled, "", nil),
 		row("policy", failed("CONDITION_NOT_MET", "Constraint constraints/compute.x violated"), cloud.Denied,
 			"OrganizationPolicy", nil),
 		row("permissions", failed("PERMISSIONS_ERROR", "no"), cloud.Denied, "", nil),
-		row("forbidden", refused(403, "forbidden", "Required 'compute.instances.create' permission"), cloud.Denied, "Forbidden", nil),
-		row("image", refused(404, "notFound", "The resource 'projects/p/global/images/x' was not found"), cloud.Invalid, "", nil),
+		row("forbidden", refused(403, "forbidden", "Required 'compute.instances.create' permission"),
+			cloud.Denied, "Forbidden", nil),
+		row("image", refused(404, "notFound", "The resource 'projects/p/global/images/x' was not found"),
+			cloud.Invalid, "", nil),
 		row("bad", refused(400, "invalid", "no"), cloud.Invalid, "", nil),
 		row("usage", failed("INVALID_USAGE", "no"), cloud.Invalid, "", nil),
 		row("disk is there", refused(409, "alreadyExists", "The resource 'projects/p/zones/z/disks/d' already exists"),

@@ -39,7 +39,7 @@ type Cloud struct {
 	serial   int
 	session  int // which tokens count
 	revoked  bool
-	hidden   time.Duration // how long an instance is shown to nobody
+	hidden   time.Duration // for how long no look shows an instance
 	vms      map[string]*vm
 	disks    map[string]*disk
 	ops      map[string]*operation

@@ -85,12 +85,6 @@ func (c *Cloud) answer(r *http.Request, body []byte) (map[string]any, *refusal) 
 		c.options.Report(name+": "+err.Error(), body)
 		return nil, invalid("Invalid JSON payload received: %v", err)
 	}
-	if values["project"] != Project {
-		return nil, notFound("projects", values["project"])
-	}
-	if zone, has := values["zone"]; has && !zones()[zone] {
-		return nil, invalid("Invalid value for field 'zone': '%s'. Unknown zone.", zone)
-	}
 	out, refused := c.handle(name, q)
 	if refused != nil {
 		return nil, refused
@@ -101,7 +95,7 @@ func (c *Cloud) answer(r *http.Request, body []byte) (map[string]any, *refusal) 
 		c.options.Report("the double answers "+name+" with what the API does not know: "+err.Error(), nil)
 	}
 	if wanted := r.URL.Query().Get("fields"); wanted != "" {
-		plain = project(plain, parseFields(wanted)).(map[string]any) //nolint:forcetypeassert,errcheck // of an object
+		plain = object(project(plain, parseFields(wanted)))
 	}
 	return plain, nil
 }
@@ -137,6 +131,12 @@ func roundTrip(v map[string]any) map[string]any {
 
 // handle calls what a method does.
 func (c *Cloud) handle(name string, q call) (map[string]any, *refusal) {
+	if q.values["project"] != Project {
+		return nil, notFound("projects", q.values["project"])
+	}
+	if zone, has := q.values["zone"]; has && !zones()[zone] {
+		return nil, invalid("Invalid value for field 'zone': '%s'. Unknown zone.", zone)
+	}
 	handlers := map[string]func(call) (map[string]any, *refusal){
 		"instances.insert": c.insert, "instances.get": c.get, "instances.delete": c.delete,
 		"instances.aggregatedList": c.listInstances, "instances.reset": c.restart, "instances.start": c.restart,

@@ -19,7 +19,9 @@ import (
 
 // The services that give out tokens, and what they are given.
 const (
-	tokenHost, stsHost, iamHost = "oauth2.googleapis.com", "sts.googleapis.com", "iamcredentials.googleapis.com"
+	tokenHost = "oauth2.googleapis.com" //nolint:gosec // a host, and no credential
+	stsHost   = "sts.googleapis.com"
+	iamHost   = "iamcredentials.googleapis.com"
 
 	email = "machines@" + Project + ".iam.gserviceaccount.com"
 
@@ -62,7 +64,7 @@ func Key() []byte {
 
 // Federation returns a configuration of workload identity.
 func Federation() []byte {
-	text, err := json.Marshal(map[string]any{
+	text, err := json.Marshal(map[string]any{ //nolint:gosec // addresses, and no credential
 		"type": "external_account", "universe_domain": "googleapis.com", "audience": Audience,
 		"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": "https://" + stsHost + "/v1/token",
 		"credential_source": map[string]any{
@@ -89,14 +91,10 @@ func (c *Cloud) logIn(w http.ResponseWriter, r *http.Request, body []byte) {
 		denied = "invalid_request"
 	case c.revoked:
 		denied = "invalid_grant"
-	case r.Host == tokenHost && r.URL.Path == "/token":
+	case r.Host == tokenHost:
 		denied = c.checkAssertion(form)
-	case r.Host == stsHost && r.URL.Path == "/v1/token":
-		if form.Get("subject_token") != WorkloadToken || form.Get("audience") != Audience ||
-			form.Get("subject_token_type") != "urn:ietf:params:oauth:token-type:jwt" ||
-			form.Get("grant_type") != "urn:ietf:params:oauth:grant-type:token-exchange" {
-			denied = "invalid_grant"
-		}
+	case r.Host == stsHost:
+		denied = checkExchange(form)
 	case r.Host == iamHost:
 		c.impersonate(w, r)
 		return
@@ -114,9 +112,23 @@ func (c *Cloud) logIn(w http.ResponseWriter, r *http.Request, body []byte) {
 	answer(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3599})
 }
 
+// checkExchange returns how a workload's token is refused; empty if it is not.
+func checkExchange(form url.Values) string {
+	for key, want := range map[string]string{ //nolint:gosec // the token is the double's own
+		"subject_token": WorkloadToken, "audience": Audience, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+		"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+	} {
+		if form.Get(key) != want {
+			return "invalid_grant"
+		}
+	}
+	return ""
+}
+
 // impersonate gives a federated identity a token of the service account.
 func (c *Cloud) impersonate(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Authorization") != "Bearer federated" || !strings.Contains(r.URL.Path, "/"+email+":generateAccessToken") {
+	itself := strings.Contains(r.URL.Path, "/"+email+":generateAccessToken")
+	if r.Header.Get("Authorization") != "Bearer federated" || !itself {
 		answer(w, http.StatusForbidden, map[string]any{"error": map[string]any{
 			"code": http.StatusForbidden, "status": "PERMISSION_DENIED", "message": "Permission denied",
 		}})

@@ -67,7 +67,7 @@ func Decode(label string) string {
 
 // SeedVM is an instance that somebody made.
 type SeedVM struct {
-	Zone, Name string // an empty name is one that nobody has
+	Zone, Name string // an empty name is one that is free
 	Tags       []string
 	Labels     map[string]string
 	Age        time.Duration
@@ -82,10 +82,12 @@ func (c *Cloud) AddVM(s SeedVM) string {
 		s.Name = fmt.Sprintf("instance-%06d", c.serial)
 	}
 	const running = time.Hour
-	v := &vm{at: s.Zone + "/" + s.Name, labels: anyOf(s.Labels), made: c.options.Now().Add(-max(s.Age, running)), body: map[string]any{
-		"machineType": "zones/" + s.Zone + "/machineTypes/n2-standard-2", "tags": map[string]any{"items": append([]string{}, s.Tags...)},
+	v := &vm{at: s.Zone + "/" + s.Name, labels: anyOf(s.Labels), made: c.options.Now().Add(-max(s.Age, running))}
+	v.body = map[string]any{
+		"machineType":       "zones/" + s.Zone + "/machineTypes/n2-standard-2",
+		"tags":              map[string]any{"items": append([]string{}, s.Tags...)},
 		"networkInterfaces": []any{map[string]any{"network": root + "/global/networks/default"}},
-	}}
+	}
 	c.number(v)
 	c.vms[v.at] = v
 	return v.at
@@ -142,9 +144,9 @@ func (c *Cloud) Metadata(at string) map[string]string {
 	defer c.mu.Unlock()
 	all := map[string]string{}
 	if v := c.vms[at]; v != nil {
-		meta, _ := v.body["metadata"].(map[string]any)
+		meta := object(v.body["metadata"])
 		for _, one := range list(meta["items"]) {
-			i := one.(map[string]any) //nolint:forcetypeassert,errcheck // the gate has seen to it
+			i := object(one)
 			all[fmt.Sprint(i["key"])] = fmt.Sprint(i["value"])
 		}
 	}
@@ -172,7 +174,7 @@ func (c *Cloud) Write(at, text string) string {
 	return ""
 }
 
-// Hide shows instances to nobody for some time after they were made.
+// Hide keeps instances out of all looks and listings for some time after they were made.
 func (c *Cloud) Hide(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +202,7 @@ func (c *Cloud) Expire() {
 	c.session++
 }
 
-// Revoke ends all tokens and lets nobody log in.
+// Revoke ends all tokens and lets no caller log in.
 func (c *Cloud) Revoke() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

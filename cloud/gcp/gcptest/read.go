@@ -80,7 +80,9 @@ func machineType(q call) (map[string]any, *refusal) {
 	if found == nil {
 		return nil, notFound("machineTypes", q.values["machineType"])
 	}
-	maps.Copy(found, map[string]any{"kind": "compute#machineType", "name": q.values["machineType"], "zone": q.values["zone"]})
+	maps.Copy(found, map[string]any{
+		"kind": "compute#machineType", "name": q.values["machineType"], "zone": q.values["zone"],
+	})
 	return found, nil
 }
 

@@ -151,6 +151,11 @@ func (c checker) object(path string, f field, v any) error {
 			return err
 		}
 	}
+	return c.required(path, f, all)
+}
+
+// required returns an error if a request lacks a field that its method needs.
+func (c checker) required(path string, f field, all map[string]any) error {
 	for name, inner := range f.Fields {
 		if _, there := all[name]; !there && c.request && slices.Contains(inner.Required, "compute."+c.method) {
 			return fmt.Errorf("%s lacks the required field %q", path, name)

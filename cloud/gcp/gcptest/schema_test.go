@@ -88,7 +88,8 @@ func TestSchema(t *testing.T) {
 	for _, name := range methodsUsed() {
 		resource, action, _ := strings.Cut(name, ".")
 		m := api.Resources[resource].Methods[action]
-		used := method{HTTP: m.HTTPMethod, Path: m.Path, Request: m.Request.Ref, Response: m.Response.Ref, Query: map[string]string{}}
+		used := method{HTTP: m.HTTPMethod, Path: m.Path, Request: m.Request.Ref, Response: m.Response.Ref}
+		used.Query = map[string]string{}
 		for parameter, p := range m.Parameters {
 			if p.Location == "query" {
 				used.Query[parameter] = p.Type

@@ -15,14 +15,14 @@ func (c *Cloud) insert(q call) (map[string]any, *refusal) {
 	zone, name := q.values["zone"], fmt.Sprint(q.body["name"])
 	at := zone + "/" + name
 	if c.vms[at] != nil {
-		return nil, refuse(http.StatusConflict, "alreadyExists", "The resource 'projects/%s/zones/%s/instances/%s' already exists",
-			Project, zone, name)
+		return nil, refuse(http.StatusConflict, "alreadyExists",
+			"The resource 'projects/%s/zones/%s/instances/%s' already exists", Project, zone, name)
 	}
 	if refused := checkInstance(q.body, zone); refused != nil {
 		return nil, refused
 	}
 	v := &vm{at: at, body: q.body, made: c.options.Now()}
-	v.labels, _ = q.body["labels"].(map[string]any)
+	v.labels = object(q.body["labels"])
 	v.insert = c.begin("insert", zone, urlOf("instances", at), starting)
 	if len(c.failures) > 0 {
 		v.fails, c.failures = &c.failures[0], c.failures[1:]
@@ -37,8 +37,8 @@ func (c *Cloud) insert(q call) (map[string]any, *refusal) {
 func (c *Cloud) attachAll(v *vm, zone string) {
 	var shown []any
 	for i, one := range list(v.body["disks"]) {
-		d := one.(map[string]any) //nolint:forcetypeassert,errcheck // the gate has seen to it
-		params, _ := d["initializeParams"].(map[string]any)
+		d := object(one)
+		params := object(d["initializeParams"])
 		out := maps.Clone(d)
 		delete(out, "initializeParams")
 		out["index"], out["deviceName"], out["mode"] = i, fmt.Sprintf("persistent-disk-%d", i), "READ_WRITE"
@@ -50,7 +50,7 @@ func (c *Cloud) attachAll(v *vm, zone string) {
 			at := zone + "/" + name
 			made := c.disks[at]
 			if made == nil {
-				labels, _ := params["labels"].(map[string]any)
+				labels := object(params["labels"])
 				made = &disk{at: at, labels: labels, made: v.made, body: map[string]any{
 					"sizeGb": params["diskSizeGb"], "status": "READY",
 				}}
@@ -68,15 +68,16 @@ func (c *Cloud) attachAll(v *vm, zone string) {
 func (c *Cloud) number(v *vm) {
 	const octet = 250
 	for i, one := range list(v.body["networkInterfaces"]) {
-		n := one.(map[string]any) //nolint:forcetypeassert,errcheck // the gate has seen to it
+		n := object(one)
 		c.serial++
 		n["name"], n["networkIP"] = fmt.Sprintf("nic%d", i), fmt.Sprintf("10.0.%d.%d", c.serial/octet%octet, c.serial%octet+1)
 		for _, a := range list(n["accessConfigs"]) {
-			access := a.(map[string]any) //nolint:forcetypeassert,errcheck // the gate has seen to it
-			access["natIP"], access["type"], access["name"] = fmt.Sprintf("192.0.2.%d", c.serial%octet+1), "ONE_TO_ONE_NAT", "External NAT"
+			access := object(a)
+			access["natIP"] = fmt.Sprintf("192.0.2.%d", c.serial%octet+1)
+			access["type"], access["name"] = "ONE_TO_ONE_NAT", "External NAT"
 		}
 		for _, a := range list(n["ipv6AccessConfigs"]) {
-			access := a.(map[string]any) //nolint:forcetypeassert,errcheck // the gate has seen to it
+			access := object(a)
 			access["externalIpv6"] = fmt.Sprintf("2001:db8::%x", c.serial)
 		}
 	}
@@ -96,7 +97,7 @@ func checkInstance(body map[string]any, zone string) *refusal {
 		}
 	}
 	if len(list(body["networkInterfaces"])) == 0 {
-		return invalid("Invalid value for field 'resource.networkInterfaces': ''. At least one network interface is required.")
+		return invalid("Invalid value for field 'resource.networkInterfaces': ''. At least one is required.")
 	}
 	return checkLabels(body["labels"])
 }
@@ -118,8 +119,8 @@ func checkLabels(v any) *refusal {
 func checkType(body map[string]any, zone string) *refusal {
 	name := fmt.Sprint(body["machineType"])
 	if !strings.HasPrefix(name, "zones/"+zone+"/machineTypes/") || machineTypes()[path.Base(name)] == nil {
-		return invalid("Invalid value for field 'resource.machineType': '%s'. Machine type with name '%s' does not exist in zone '%s'.",
-			name, path.Base(name), zone)
+		return invalid("Invalid value for field 'resource.machineType': '%s'. Machine type with name '%s' does not exist "+
+			"in zone '%s'.", name, path.Base(name), zone)
 	}
 	return nil
 }
@@ -127,8 +128,8 @@ func checkType(body map[string]any, zone string) *refusal {
 func checkDisks(body map[string]any, _ string) *refusal {
 	boots := 0
 	for i, one := range list(body["disks"]) {
-		d := one.(map[string]any) //nolint:forcetypeassert,errcheck // the gate has seen to it
-		params, _ := d["initializeParams"].(map[string]any)
+		d := object(one)
+		params := object(d["initializeParams"])
 		if d["boot"] == true {
 			boots++
 			if params["sourceImage"] == nil {
@@ -149,11 +150,11 @@ func checkDisks(body map[string]any, _ string) *refusal {
 }
 
 func checkMetadata(body map[string]any, _ string) *refusal {
-	meta, _ := body["metadata"].(map[string]any)
+	meta := object(body["metadata"])
 	var keys []string
 	const most = 256 << 10
 	for _, one := range list(meta["items"]) {
-		i := one.(map[string]any) //nolint:forcetypeassert,errcheck // the gate has seen to it
+		i := object(one)
 		key := fmt.Sprint(i["key"])
 		switch {
 		case slices.Contains(keys, key):
@@ -167,7 +168,7 @@ func checkMetadata(body map[string]any, _ string) *refusal {
 }
 
 func checkScheduling(body map[string]any, _ string) *refusal {
-	s, _ := body["scheduling"].(map[string]any)
+	s := object(body["scheduling"])
 	taken := s["preemptible"] == true || s["provisioningModel"] == "SPOT"
 	switch {
 	case taken && (s["automaticRestart"] == true || s["onHostMaintenance"] == "MIGRATE"):
@@ -205,8 +206,8 @@ func (c *Cloud) deleteDisk(q call) (map[string]any, *refusal) {
 	case d == nil:
 		return nil, notFound("disks", q.values["disk"])
 	case d.vm != "":
-		return nil, refuse(http.StatusBadRequest, "resourceInUseByAnotherResource", "The disk resource '%s' is already being used by '%s'",
-			d.at, d.vm)
+		return nil, refuse(http.StatusBadRequest, "resourceInUseByAnotherResource",
+			"The disk resource '%s' is already being used by '%s'", d.at, d.vm)
 	}
 	delete(c.disks, d.at)
 	return c.show(c.begin("delete", q.values["zone"], urlOf("disks", d.at), 0)), nil
@@ -216,7 +217,9 @@ func (c *Cloud) deleteDisk(q call) (map[string]any, *refusal) {
 func (c *Cloud) restart(q call) (map[string]any, *refusal) {
 	v := c.vms[q.at("instance")]
 	action := path.Base(q.URL.Path)
-	from := map[string][]string{"reset": {"RUNNING", "REPAIRING"}, "start": {"TERMINATED", "STOPPED"}, "resume": {"SUSPENDED"}}
+	from := map[string][]string{
+		"reset": {"RUNNING", "REPAIRING"}, "start": {"TERMINATED", "STOPPED"}, "resume": {"SUSPENDED"},
+	}
 	switch {
 	case v == nil:
 		return nil, notFound("instances", q.values["instance"])
@@ -235,12 +238,13 @@ func (c *Cloud) setLabels(q call) (map[string]any, *refusal) {
 	case v == nil:
 		return nil, notFound("instances", q.values["instance"])
 	case q.body["labelFingerprint"] != fingerprint(v.labels):
-		return nil, refuse(http.StatusPreconditionFailed, "conditionNotMet", "Labels fingerprint either invalid or resource labels have changed")
+		return nil, refuse(http.StatusPreconditionFailed, "conditionNotMet",
+			"Labels fingerprint either invalid or resource labels have changed")
 	}
 	if refused := checkLabels(q.body["labels"]); refused != nil {
 		return nil, refused
 	}
-	v.labels, _ = q.body["labels"].(map[string]any)
+	v.labels = object(q.body["labels"])
 	return c.show(c.begin("setLabels", q.values["zone"], urlOf("instances", v.at), 0)), nil
 }
 
@@ -252,6 +256,12 @@ func (c *Cloud) protect(q call) (map[string]any, *refusal) {
 	}
 	c.vms[at].body["deletionProtection"] = q.URL.Query().Get("deletionProtection") != "false"
 	return c.show(c.begin("setDeletionProtection", q.values["zone"], urlOf("instances", at), 0)), nil
+}
+
+// object is an object of a request; nil if there is none.
+func object(v any) map[string]any {
+	all, _ := v.(map[string]any)
+	return all
 }
 
 // list is a list of a request; nil if there is none.
