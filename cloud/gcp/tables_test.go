@@ -186,7 +186,7 @@ func secrets() []cloudtest.Secret {
 		},
 		{Name: "no project", Reason: "calls need it", Credentials: key("project_id", nil), Missing: "secret.projectID"},
 		{Name: "no key", Reason: "nothing can be signed", Credentials: key("private_key", "?"), Missing: field},
-		{Name: "no email", Reason: "nobody signs", Credentials: key("client_email", nil), Missing: field},
+		{Name: "no email", Reason: "the assertion names its author", Credentials: key("client_email", nil), Missing: field},
 		{Name: "type", Reason: "MCM knows two", Credentials: key("type", "authorized_user"), Missing: field},
 		{Name: "more fields", Reason: "MCM refuses them", Credentials: key("credential_source", "x"), Missing: field},
 		{Name: "http", Reason: "the assertion could be read", Credentials: key("token_uri", "http://x"), Missing: field},
