@@ -13,6 +13,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
 )
 
@@ -387,3 +388,35 @@ func TestShapes(t *testing.T) {
 		t.Errorf("GPUs of the class: got %+v, %v, want 2", got, err)
 	}
 }
+
+// TestEndpoint: projects that reach Google's APIs by an address of their own name it, and the
+// driver calls no other.
+func TestEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var hosts []string
+	d := gcp.NewDriver(gcp.Options{
+		Now: w.clock.Now, Endpoint: "https://compute-psc.p.googleapis.com/compute/v1/",
+		Transport: seen(func(r *http.Request) (*http.Response, error) {
+			hosts = append(hosts, r.URL.Host)
+			return w.proxy.RoundTrip(r)
+		}),
+	})
+	c, _ := d.Parse(class(nil))
+	a, err := d.Open(t.Context(), c, credentials())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Capacity(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"oauth2.googleapis.com", "compute-psc.p.googleapis.com"}; !slices.Equal(hosts, want) {
+		t.Errorf("the driver calls %v, want %v", hosts, want)
+	}
+}
+
+// seen is a transport.
+type seen func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (s seen) RoundTrip(r *http.Request) (*http.Response, error) { return s(r) }

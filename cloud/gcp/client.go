@@ -18,7 +18,12 @@ import (
 
 const (
 	computeURL = "https://compute.googleapis.com/compute/v1"
-	userAgent  = "cluster-api-provider-mcm"
+
+	// endpointVariable is that by which gcloud finds the API at another address, e.g. that of Private
+	// Service Connect.
+	endpointVariable = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
+
+	userAgent = "cluster-api-provider-mcm"
 
 	// pageSize is the most that the API shows in one page.
 	pageSize = 500
@@ -27,13 +32,14 @@ const (
 // client speaks to Compute Engine with the credentials of one Secret.
 type client struct {
 	who      identity
+	endpoint string
 	now      func() time.Time
 	readFile func(string) ([]byte, error)
 	session  driverkit.Session[string] // the login is an access token
 }
 
 func (d *Driver) connect(who identity, creds cloud.Credentials) *client {
-	c := &client{who: who, now: d.options.Now, readFile: d.options.ReadFile}
+	c := &client{who: who, endpoint: d.options.Endpoint, now: d.options.Now, readFile: d.options.ReadFile}
 	c.session.API = driverkit.API{
 		HTTP: &http.Client{Transport: d.options.Transport}, UserAgent: userAgent, Errors: table, Refusal: refusal,
 		Now: d.options.Now,
@@ -46,7 +52,7 @@ func (d *Driver) connect(who identity, creds cloud.Credentials) *client {
 
 // do makes a call, whose URL is relative to the project.
 func (c *client) do(ctx context.Context, op string, call driverkit.Call) *cloud.Error {
-	call.URL = computeURL + "/projects/" + url.PathEscape(c.who.project) + call.URL
+	call.URL = c.endpoint + "/projects/" + url.PathEscape(c.who.project) + call.URL
 	e := c.session.Do(ctx, op, func(token string) driverkit.Call {
 		call.Header = bearer(token)
 		return call

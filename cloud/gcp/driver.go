@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 type Options struct {
 	Now       func() time.Time
 	Transport http.RoundTripper                 // nil is the usual one
+	Endpoint  string                            // of the API; empty is the one of the environment or the usual one
 	ReadFile  func(name string) ([]byte, error) // of the workload's token; nil is os.ReadFile
 }
 
@@ -36,6 +38,7 @@ var (
 
 // NewDriver returns a Driver.
 func NewDriver(o Options) *Driver {
+	o.Endpoint = strings.TrimSuffix(cmp.Or(o.Endpoint, os.Getenv(endpointVariable), computeURL), "/")
 	if o.ReadFile == nil {
 		o.ReadFile = os.ReadFile
 	}

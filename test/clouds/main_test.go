@@ -45,5 +45,17 @@ func run(m *testing.M) int {
 		println(err.Error())
 		return 1
 	}
+	dir, err := os.MkdirTemp("", "clouds")
+	if err != nil {
+		println(err.Error())
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	stop, err := serveGCE(dir)
+	defer stop()
+	if err != nil {
+		println(err.Error())
+		return 1
+	}
 	return m.Run()
 }

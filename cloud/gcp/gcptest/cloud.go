@@ -27,6 +27,8 @@ const (
 type Options struct {
 	Now      func() time.Time
 	PageSize int                            // of listings; 0 is 500, as with the cloud
+	TokenURL string                         // that keys name; empty is the usual one
+	Hurry    int                            // how many times faster than usual instances come and go; 0 is 1
 	Report   func(what string, body []byte) // of requests that the API does not know, and of such answers
 }
 
@@ -88,6 +90,10 @@ func New(o Options) *Cloud {
 	if o.PageSize == 0 {
 		o.PageSize = most
 	}
+	if o.TokenURL == "" {
+		o.TokenURL = "https://" + tokenHost + "/token"
+	}
+	o.Hurry = max(o.Hurry, 1)
 	if o.Report == nil {
 		o.Report = func(string, []byte) {}
 	}
@@ -97,18 +103,21 @@ func New(o Options) *Cloud {
 	}
 }
 
+// takes is how long something takes that usually takes d.
+func (c *Cloud) takes(d time.Duration) time.Duration { return d / time.Duration(c.options.Hurry) }
+
 // settle does what is due. The lock is held.
 func (c *Cloud) settle() {
 	now := c.options.Now()
 	for _, at := range slices.Sorted(maps.Keys(c.moving)) {
 		v := c.moving[at]
 		switch {
-		case v.fails != nil && !now.Before(v.made.Add(placing)):
-			v.insert.fails, v.insert.ends = v.fails, v.made.Add(placing)
+		case v.fails != nil && !now.Before(v.made.Add(c.takes(placing))):
+			v.insert.fails, v.insert.ends = v.fails, v.made.Add(c.takes(placing))
 			c.drop(v, true)
-		case !v.deleted.IsZero() && !now.Before(v.deleted.Add(stopping)):
+		case !v.deleted.IsZero() && !now.Before(v.deleted.Add(c.takes(stopping))):
 			c.drop(v, false)
-		case v.deleted.IsZero() && v.fails == nil && !now.Before(v.made.Add(starting)):
+		case v.deleted.IsZero() && v.fails == nil && !now.Before(v.made.Add(c.takes(starting))):
 			delete(c.moving, at)
 		}
 	}
@@ -138,9 +147,9 @@ func (c *Cloud) statusOf(v *vm) string {
 		return "STOPPING"
 	case v.status != "":
 		return v.status
-	case now.Before(v.made.Add(placing)):
+	case now.Before(v.made.Add(c.takes(placing))):
 		return "PROVISIONING"
-	case now.Before(v.made.Add(starting)):
+	case now.Before(v.made.Add(c.takes(starting))):
 		return "STAGING"
 	}
 	return "RUNNING"
@@ -161,7 +170,7 @@ func (c *Cloud) begin(kind, zone, target string, takes time.Duration) *operation
 	now := c.options.Now()
 	o := &operation{
 		name: fmt.Sprintf("operation-%d-%s", c.serial, kind), zone: zone, kind: kind, target: target, begins: now,
-		ends: now.Add(takes),
+		ends: now.Add(c.takes(takes)),
 	}
 	c.ops[o.name] = o
 	return o

@@ -40,6 +40,9 @@ type call struct {
 // at is the place of the instance or disk that is meant.
 func (r call) at(kind string) string { return r.values["zone"] + "/" + r.values[kind] }
 
+// apiPath begins the paths of the API.
+const apiPath = "/compute/v1/"
+
 // ServeHTTP answers one request.
 func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
@@ -49,7 +52,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settle()
-	if r.Host != "compute.googleapis.com" {
+	if !strings.HasPrefix(r.URL.Path, apiPath) {
 		c.logIn(w, r, body)
 		return
 	}
@@ -75,7 +78,7 @@ func (c *Cloud) answer(r *http.Request, body []byte) (map[string]any, *refusal) 
 	if r.Header.Get("Authorization") != "Bearer "+c.token() || c.revoked {
 		return nil, refuse(http.StatusUnauthorized, "authError", "Invalid Credentials")
 	}
-	name, values := c.schema.match(r.Method, strings.TrimPrefix(r.URL.Path, "/compute/v1/"))
+	name, values := c.schema.match(r.Method, strings.TrimPrefix(r.URL.Path, apiPath))
 	if name == "" {
 		c.options.Report("unknown method: "+r.Method+" "+r.URL.Path, body)
 		return nil, notFound("method", r.URL.Path)

@@ -22,6 +22,7 @@ const (
 	tokenHost = "oauth2.googleapis.com" //nolint:gosec // a host, and no credential
 	stsHost   = "sts.googleapis.com"
 	iamHost   = "iamcredentials.googleapis.com"
+	stsPath   = "/v1/token"
 
 	email = "machines@" + Project + ".iam.gserviceaccount.com"
 
@@ -42,7 +43,10 @@ var theKey = sync.OnceValue(func() *rsa.PrivateKey {
 })
 
 // Key returns the JSON key of the service account, as Google Cloud writes it.
-func Key() []byte {
+func Key() []byte { return KeyAt("https://" + tokenHost + "/token") }
+
+// KeyAt is Key with another address that gives out tokens.
+func KeyAt(tokenURL string) []byte {
 	der, err := x509.MarshalPKCS8PrivateKey(theKey())
 	if err != nil {
 		panic(err)
@@ -51,7 +55,7 @@ func Key() []byte {
 		"type": "service_account", "project_id": Project, "private_key_id": "key-1", "client_email": email, "client_id": "1",
 		"private_key":                 string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
 		"auth_uri":                    "https://accounts.google.com/o/oauth2/auth",
-		"token_uri":                   "https://" + tokenHost + "/token",
+		"token_uri":                   tokenURL,
 		"auth_provider_x509_cert_url": "https://www.googleapis.com/oauth2/v1/certs",
 		"client_x509_cert_url":        "https://www.googleapis.com/robot/v1/metadata/x509/" + url.PathEscape(email),
 		"universe_domain":             "googleapis.com",
@@ -91,11 +95,11 @@ func (c *Cloud) logIn(w http.ResponseWriter, r *http.Request, body []byte) {
 		denied = "invalid_request"
 	case c.revoked:
 		denied = "invalid_grant"
-	case r.Host == tokenHost:
+	case r.URL.Path == "/token":
 		denied = c.checkAssertion(form)
-	case r.Host == stsHost:
+	case r.URL.Path == stsPath:
 		denied = checkExchange(form)
-	case r.Host == iamHost:
+	case strings.HasSuffix(r.URL.Path, ":generateAccessToken"):
 		c.impersonate(w, r)
 		return
 	default:
@@ -106,7 +110,7 @@ func (c *Cloud) logIn(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	token := c.token()
-	if r.Host == stsHost {
+	if r.URL.Path == stsPath {
 		token = "federated" // which only stands for a service account
 	}
 	answer(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3599})
@@ -154,7 +158,7 @@ func (c *Cloud) checkAssertion(form url.Values) string {
 	now := c.options.Now()
 	switch {
 	case rsa.VerifyPKCS1v15(&theKey().PublicKey, crypto.SHA256, sum[:], signature) != nil,
-		json.Unmarshal(text, &claims) != nil, claims.Iss != email, claims.Aud != "https://"+tokenHost+"/token",
+		json.Unmarshal(text, &claims) != nil, claims.Iss != email, claims.Aud != c.options.TokenURL,
 		claims.Scope != "https://www.googleapis.com/auth/cloud-platform", claims.Exp-claims.Iat > int64(time.Hour.Seconds()),
 		claims.Exp <= now.Unix(), claims.Iat > now.Add(time.Minute).Unix():
 		return "invalid_grant"

@@ -5,9 +5,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -19,6 +19,9 @@ type Thing struct {
 	Owner   string // of its label
 	VM      string // that a disk is attached to
 	Created time.Time
+	Type    string            // of an instance
+	Status  string            // of an instance
+	IP      string            // of an instance, its first one
 	Labels  map[string]string // as the cloud has them
 }
 
@@ -31,7 +34,11 @@ func (c *Cloud) Things() []Thing {
 	for at, v := range c.vms {
 		t := thing(at, v.labels, v.made)
 		if t.Machine == "" {
-			_, t.Machine, _ = strings.Cut(at, "/")
+			t.Machine = path.Base(at)
+		}
+		t.Status, t.Type = c.statusOf(v), path.Base(fmt.Sprint(v.body["machineType"]))
+		for _, n := range list(v.body["networkInterfaces"])[:1] {
+			t.IP = fmt.Sprint(object(n)["networkIP"])
 		}
 		all = append(all, t)
 	}
