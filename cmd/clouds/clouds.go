@@ -9,6 +9,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -26,6 +27,7 @@ func Drivers(o Options) []cloud.Driver {
 		aws.NewDriver(aws.Options{Ambient: o.Ambient}),
 		kubevirt.NewDriver(time.Now, nil),
 		hetzner.NewDriver(hetzner.Options{Endpoint: os.Getenv(hetzner.EndpointVariable)}),
+		gcp.NewDriver(gcp.Options{Now: time.Now}),
 		openstack.NewDriver(openstack.Options{Ambient: o.Ambient}),
 		sim.NewDriver(nil),
 		vsphere.NewDriver(time.Now, nil),

@@ -5,6 +5,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -17,6 +18,7 @@ func Offline(o Options) []cloud.Driver {
 		aws.Offline(aws.Options{Ambient: o.Ambient}),
 		kubevirt.Offline(),
 		hetzner.Offline(),
+		gcp.Offline(),
 		openstack.Offline(openstack.Options{Ambient: o.Ambient}),
 		sim.Offline(),
 		vsphere.Offline(),

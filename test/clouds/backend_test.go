@@ -10,6 +10,7 @@ func backends() map[string]func(*testing.T) backend {
 	return map[string]func(*testing.T) backend{
 		"AWS":       startAWS,
 		"Hetzner":   startHetzner,
+		"GCP":       startGCP,
 		"OpenStack": startOpenStack,
 		"vsphere":   startVSphere,
 	}

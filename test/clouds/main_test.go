@@ -46,6 +46,13 @@ func run(m *testing.M) int {
 		return 1
 	}
 	stop, err := serveHetzner()
+	dir, err := os.MkdirTemp("", "clouds")
+	if err != nil {
+		println(err.Error())
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	stop, err := serveGCE(dir)
 	defer stop()
 	if err != nil {
 		println(err.Error())

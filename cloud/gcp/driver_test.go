@@ -1,0 +1,231 @@
+package gcp_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
+)
+
+const zone = gcptest.Region + "-b"
+
+// pageSize is that of the double: with the cloud's 500, the cases that want several pages would
+// take long.
+const pageSize = 50
+
+// spec is a provider spec, or what is changed of one.
+type spec map[string]any
+
+// class is a class with these fields of its spec changed.
+func class(change spec) cloud.ClassInput {
+	fields := spec{
+		"region": gcptest.Region, "zone": zone, "machineType": "n2-standard-2",
+		"tags":   []string{"kubernetes-io-cluster-c", "kubernetes-io-role-node"},
+		"labels": map[string]string{"team": "a"},
+		"disks":  []any{bootDisk(nil)}, "networkInterfaces": []any{spec{"subnetwork": "nodes", "disableExternalIP": true}},
+		"scheduling": spec{"automaticRestart": true, "onHostMaintenance": "MIGRATE"},
+	}
+	maps.Copy(fields, change)
+	text, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	return cloud.ClassInput{Name: "class", Namespace: "ns", Spec: text}
+}
+
+func bootDisk(change spec) spec {
+	disk := spec{
+		"boot": true, "sizeGb": 50, "type": "pd-ssd", "image": "projects/debian-cloud/global/images/family/debian-12",
+	}
+	maps.Copy(disk, change)
+	return disk
+}
+
+func tags(all ...string) spec { return spec{"tags": all} }
+
+func credentials() cloud.Credentials {
+	return cloud.Credentials{"serviceAccountJSON": gcptest.Key(), "userData": []byte("#cloud-config")}
+}
+
+// clock is a time that a test moves.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 3, 1, 12, 0, 20, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// TestConformance takes the driver through the kit.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	cloudtest.Run(t, cloudtest.Harness{
+		New: func(t testing.TB) *cloudtest.Fixture { return newWorld(t).fixture() },
+		Lacks: map[string]string{
+			"C10/Failed": "an instance that cannot be made vanishes with its operation; none stays as failed",
+			"C23":        "names are unique in a zone, and a class has one zone: a machine has one instance at most",
+			"C38":        "the driver knows no load balancers",
+		},
+		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), Golden: golden(),
+		ProviderIDs: []cloudtest.ProviderID{
+			{Form: "MCM", Value: "gce:///my-project/europe-west1-b/m-1", ID: "europe-west1-b/m-1"},
+			{Form: "Node", Value: "gce://my-project/europe-west1-b/m-1", ID: "europe-west1-b/m-1"},
+			{Form: "project of a domain", Value: "gce:///example.com:my-project/europe-west1-b/m-1", ID: "europe-west1-b/m-1"},
+			{Form: "no zone", Value: "gce:///my-project/m-1", Reason: "an instance has a zone"},
+			{Form: "AWS", Value: "aws:///europe-west1-b/i-1", Reason: "another cloud's"},
+		},
+		ProviderID: func(vm cloud.VM, _ cloud.Class) (mcm, node string) {
+			return "gce:///my-project/" + vm.ID, "gce://my-project/" + vm.ID
+		},
+		Volumes: []cloudtest.Volume{
+			{Name: "in-tree", Volume: cloud.Volume{Driver: "kubernetes.io/gce-pd", Handle: "pd-1"}, ID: "pd-1"},
+			{
+				Name: "csi", Volume: cloud.Volume{Driver: "pd.csi.storage.gke.io", Handle: "projects/p/zones/z/disks/d"},
+				ID: "projects/p/zones/z/disks/d",
+			},
+			{Name: "foreign", Volume: cloud.Volume{Driver: "ebs.csi.aws.com", Handle: "vol-1"}},
+		},
+		Capacity: cloud.Capacity{Architecture: "amd64", Resources: map[string]string{
+			"cpu": "2", "memory": "8Gi", "gpu": "0", "ephemeral-storage": "50Gi", "pods": "110",
+		}},
+	})
+}
+
+// world is a double and the way to it.
+type world struct {
+	*gcptest.Cloud
+
+	t     testing.TB
+	clock *clock
+	proxy *cloudtest.Proxy
+}
+
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, clock: newClock()}
+	w.Cloud = gcptest.New(gcptest.Options{
+		Now: w.clock.Now, PageSize: pageSize,
+		Report: func(what string, body []byte) { t.Errorf("%s: %s", what, body) },
+	})
+	w.proxy = cloudtest.NewProxy(cloudtest.HandlerTransport(w.Cloud), func(r *http.Request, _ []byte) cloudtest.Call {
+		login := r.URL.Host != "compute.googleapis.com"
+		return cloudtest.Call{
+			Op: r.Method + " " + r.URL.Path, Login: login, Mutates: r.Method != http.MethodGet && !login,
+		}
+	})
+	return w
+}
+
+// driver returns a driver as a new process would have it.
+func (w *world) driver() cloud.Driver {
+	return gcp.NewDriver(gcp.Options{
+		Now: w.clock.Now, Transport: w.proxy,
+		ReadFile: func(string) ([]byte, error) { return []byte(gcptest.WorkloadToken + "\n"), nil },
+	})
+}
+
+func (w *world) fixture() *cloudtest.Fixture {
+	spot := spec{"scheduling": spec{"onHostMaintenance": "TERMINATE", "provisioningModel": "SPOT"}}
+	preemptible := spec{"scheduling": spec{"onHostMaintenance": "TERMINATE", "preemptible": true}}
+	return &cloudtest.Fixture{
+		Driver: w.driver,
+		Class:  class(nil),
+		Others: map[string]cloud.ClassInput{
+			"other cluster": class(tags("kubernetes-io-cluster-d", "kubernetes-io-role-node")),
+			"other role":    class(tags("kubernetes-io-cluster-c", "kubernetes-io-role-gateway")),
+		},
+		Elsewhere: class(spec{"machineType": "n2-standard-4"}),
+		Memory:    wrap.Offerings(0, wrap.Clock{}),
+		Interruptible: map[string]cloud.ClassInput{
+			"preemptible": class(preemptible), "spot": class(spot),
+		},
+		Tagged:      class(spec{"labels": map[string]string{"team": "a", "stage": "dev"}}),
+		Retagged:    class(spec{"labels": map[string]string{"team": "b", "site": "x"}}),
+		Broken:      class(spec{"machineType": "", "disks": []any{spec{"sizeGb": "many"}}}),
+		UnknownType: class(spec{"machineType": "huge"}),
+		ManyAddresses: class(spec{"networkInterfaces": []any{
+			spec{"network": "default"}, spec{"subnetwork": "storage", "disableExternalIP": true},
+		}}),
+		Credentials: credentials(),
+		Backend: cloudtest.Backend{
+			Proxy: w.proxy, Ledger: w.ledger, Seed: w.seed, PageSize: pageSize,
+			UserData: func(_ testing.TB, id string) []byte { return w.UserData(id) },
+			Advance:  func(_ testing.TB, d time.Duration) { w.clock.Advance(d) },
+			Hide:     func(_ testing.TB, d time.Duration) { w.Hide(d) },
+			States: []cloudtest.VMState{
+				w.state("TERMINATED", cloud.StateStopped), w.state("SUSPENDED", cloud.StateStopped),
+				w.state("REPAIRING", cloud.StateRunning), w.state("DEPROVISIONING", cloud.StateDeleting),
+				w.state("DELETED", cloud.StateUnknown),
+			},
+			Boot:    func(_ testing.TB, id string) string { return fmt.Sprint(w.Boots(id)) },
+			Console: func(_ testing.TB, id, text string) string { return w.Write(id, text) },
+			Expire:  func(testing.TB) { w.Expire() },
+			Revoke:  func(testing.TB) { w.Revoke() },
+		},
+	}
+}
+
+func (w *world) state(status string, want cloud.State) cloudtest.VMState {
+	return cloudtest.VMState{Name: status, Want: want, Set: func(_ testing.TB, id string) { w.SetStatus(id, status) }}
+}
+
+func (w *world) ledger(testing.TB) (all []cloud.Resource) {
+	for _, t := range w.Things() {
+		r := cloud.Resource{
+			Kind: cloud.KindVM, ID: t.ID, MachineName: t.Machine, OwnerID: t.Owner, Created: t.Created, Tags: t.Labels,
+		}
+		if t.Disk {
+			r.Kind, r.Attached = cloud.KindDisk, t.VM != ""
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// seed puts something into the project. An instance of the class without an owner is one of MCM's:
+// it has the machine's name and no labels. Others have names of their own.
+func (w *world) seed(_ testing.TB, s cloudtest.Seed) string {
+	labels := map[string]string{}
+	if s.OwnerID != "" {
+		labels[gcptest.Prefix+"owner-id"] = s.OwnerID
+	}
+	own := strings.Fields(s.Class.Owner)[1:] // after the region
+	if s.Untagged {
+		own = nil
+	}
+	if s.Kind == cloud.KindDisk {
+		for _, tag := range own {
+			labels[tag] = "1"
+		}
+		if s.Name != "" {
+			labels[gcptest.Prefix+"machine"] = s.Name
+		}
+		return w.AddDisk(zone, s.AttachTo, labels, s.Age)
+	}
+	vm := gcptest.SeedVM{Zone: zone, Name: s.Name, Tags: own, Labels: labels, Age: s.Age}
+	ofMCM := s.OwnerID == "" && len(own) > 0 && strings.Join(own, " ") == "kubernetes-io-cluster-c kubernetes-io-role-node"
+	if s.Name != "" && !ofMCM {
+		vm.Name, labels[gcptest.Prefix+"machine"] = "", s.Name
+	}
+	return w.AddVM(vm)
+}

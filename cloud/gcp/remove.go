@@ -1,0 +1,111 @@
+package gcp
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+)
+
+const opDelete = "delete VM"
+
+// Delete removes the instance of r, and then the disks that it leaves behind, unless the class says
+// that disks outlive their VMs.
+func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
+	s, err := driverkit.SpecOf[*spec](opDelete, r.Class)
+	if err != nil {
+		return cloud.Deletion{}, driverkit.Restrict(err)
+	}
+	vms := func(ctx context.Context) ([]driverkit.Part, error) { return a.vmParts(ctx, s, r) }
+	disks := func(ctx context.Context) ([]driverkit.Part, error) { return a.diskParts(ctx, s, r) }
+	return driverkit.Remove(ctx, driverkit.RemoveStep{Find: vms, RetryAfter: pause},
+		driverkit.RemoveStep{Find: disks, RetryAfter: pause})
+}
+
+// vmParts finds the instance, or the operation that still makes it.
+func (a *account) vmParts(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
+	i, err := a.find(ctx, opDelete, r)
+	if err != nil {
+		return nil, err
+	}
+	if i != nil {
+		at := i.place()
+		return []driverkit.Part{{Kind: cloud.KindVM, ID: at.id(), Remove: func(ctx context.Context) (bool, error) {
+			return a.removeVM(ctx, *i)
+		}}}, nil
+	}
+	at, n := a.at(s, r), noteOf(r.State)
+	if n.Operation == "" || r.ProviderID != "" {
+		return nil, nil
+	}
+	o, err := a.client.operation(ctx, opDelete, at.zone, n.Operation)
+	if err != nil || o.Status == operationDone {
+		return nil, err
+	}
+	return []driverkit.Part{{Kind: cloud.KindVM, ID: at.id()}}, nil
+}
+
+// removeVM asks for an instance to go. One that is protected from that loses its protection first:
+// its machine is deleted, so that it has served its purpose.
+func (a *account) removeVM(ctx context.Context, i instance) (gone bool, err error) {
+	at := i.place()
+	if i.DeletionProtection {
+		e := a.client.do(ctx, opDelete, driverkit.Call{
+			Method: http.MethodPost,
+			URL:    in(at.zone, "instances", at.name, "setDeletionProtection") + "?deletionProtection=false",
+		})
+		return false, restricted(e)
+	}
+	if a.isGoing(i) {
+		return false, nil
+	}
+	if gone, err = a.client.remove(ctx, opDelete, "instances", at); err == nil {
+		a.going.Put(at, true)
+	}
+	return gone, err
+}
+
+// diskParts finds the disks of r that no instance has.
+func (a *account) diskParts(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
+	filter := ""
+	switch {
+	case s.keepsDisks:
+		return nil, nil
+	case r.OwnerID != "":
+		filter = filterOf(ownerTag, r.OwnerID)
+	case r.Name != "":
+		filter = filterOf(machineTag, r.Name)
+	default:
+		return nil, nil
+	}
+	var parts []driverkit.Part
+	for d, err := range a.client.disksIn(ctx, opDelete, a.at(s, r).zone, filter) {
+		if err != nil {
+			return nil, driverkit.Restrict(err)
+		}
+		tags := codec.Decode(d.Labels)
+		mine := driverkit.Carries(d.Labels, s.ownership) && driverkit.IsOf(r, tags[ownerTag], tags[machineTag])
+		if len(d.Users) > 0 || !mine {
+			continue
+		}
+		remove := func(ctx context.Context) (bool, error) { return a.client.remove(ctx, opDelete, "disks", d.place()) }
+		parts = append(parts, driverkit.Part{Kind: cloud.KindDisk, ID: d.place().id(), Remove: remove})
+	}
+	return parts, nil
+}
+
+// filterOf returns the filter of what has a tag with a value.
+func filterOf(tag, value string) string {
+	encoded, _ := codec.Encode(map[string]string{tag: value})
+	key := codec.Key(tag)
+	return "labels." + key + `="` + encoded[key] + `"`
+}
+
+// restricted is driverkit.Restrict for an error that may be nil.
+func restricted(e *cloud.Error) error {
+	if e == nil {
+		return nil
+	}
+	return driverkit.Restrict(e)
+}
