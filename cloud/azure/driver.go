@@ -10,6 +10,10 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
+// EndpointVariable is the variable of the environment from which the manager takes
+// Options.Endpoint, for a Resource Manager that is none of Azure's own.
+const EndpointVariable = "AZURE_ENDPOINT_URL"
+
 // Options configure a Driver. The zero value is Azure with credentials from Secrets only.
 type Options struct {
 	// Transport is what all calls go through; nil is http.DefaultTransport.

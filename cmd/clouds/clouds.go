@@ -2,10 +2,12 @@
 package clouds
 
 import (
+	"os"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -21,6 +23,7 @@ type Options struct {
 func Drivers(o Options) []cloud.Driver {
 	return []cloud.Driver{
 		aws.NewDriver(aws.Options{Ambient: o.Ambient}),
+		azure.NewDriver(azure.Options{Ambient: o.Ambient, Endpoint: os.Getenv(azure.EndpointVariable)}),
 		openstack.NewDriver(openstack.Options{Ambient: o.Ambient}),
 		sim.NewDriver(nil),
 		vsphere.NewDriver(time.Now, nil),

@@ -3,6 +3,7 @@ package clouds
 import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -13,6 +14,7 @@ import (
 func Offline(o Options) []cloud.Driver {
 	return []cloud.Driver{
 		aws.Offline(aws.Options{Ambient: o.Ambient}),
+		azure.Offline(azure.Options{Ambient: o.Ambient}),
 		openstack.Offline(openstack.Options{Ambient: o.Ambient}),
 		sim.Offline(),
 		vsphere.Offline(),
