@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -30,9 +31,7 @@ const (
 // tagsFor are the tags of all that is made for r, and what about them does not fit.
 func (s *spec) tagsFor(r cloud.CreateRequest, more map[string]string) (map[string]string, []cloud.Problem) {
 	own := map[string]string{machineTag: r.Name, ownerTag: r.OwnerID, attemptTag: r.Token}
-	for key, value := range more {
-		own[key] = value
-	}
+	maps.Copy(own, more)
 	request, wrong := codec.Encode(r.Tags)
 	encoded, wrongToo := codec.Encode(own)
 	all := driverkit.MergeTags(request, s.Tags, encoded)

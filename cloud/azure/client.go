@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -132,9 +133,7 @@ type request struct {
 // do makes a call with a token.
 func (c *client) do(ctx context.Context, op string, r request) *cloud.Error {
 	query := url.Values{"api-version": {r.version}}
-	for key, values := range r.query {
-		query[key] = values
-	}
+	maps.Copy(query, r.query)
 	address := c.place.api + r.path + "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
 	return c.send(ctx, op, driverkit.Call{Method: r.method, URL: address, Body: r.body, Out: r.out, Header: r.header})
 }
@@ -144,9 +143,7 @@ func (c *client) send(ctx context.Context, op string, call driverkit.Call) *clou
 	header := call.Header
 	return c.session.Do(ctx, op, func(token string) driverkit.Call {
 		call.Header = map[string]string{"Authorization": "Bearer " + token}
-		for key, value := range header {
-			call.Header[key] = value
-		}
+		maps.Copy(call.Header, header)
 		return call
 	})
 }

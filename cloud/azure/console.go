@@ -21,8 +21,8 @@ func (a *account) Console(ctx context.Context, r cloud.Ref) (string, error) {
 		return "", err
 	}
 	if d := v.Properties.Diagnostics; d == nil || !d.Boot.Enabled {
-		return "", cloud.Errorf(cloud.NotFound, opConsole, "NoBootDiagnostics", "the VM of machine %q has no boot diagnostics; "+
-			"set properties.diagnosticsProfile.enabled in its class", r.Name)
+		return "", cloud.Errorf(cloud.NotFound, opConsole, "NoBootDiagnostics",
+			"the VM of machine %q has no boot diagnostics; set properties.diagnosticsProfile.enabled in its class", r.Name)
 	}
 	var out struct {
 		Log string `json:"serialConsoleLogBlobUri"`

@@ -47,8 +47,8 @@ func (s *spec) zoneProblem(r cloud.CreateRequest) []cloud.Problem {
 	}
 	return []cloud.Problem{{
 		Severity: cloud.BlocksCreate, Field: "providerSpec.properties.zone",
-		Message: "is missing, and the machine wants to be in zone " + r.Zone + "; set it in place of an availability set or " +
-			"scale set",
+		Message: "is missing, and the machine wants to be in zone " + r.Zone +
+			"; set it in place of an availability set or scale set",
 	}}
 }
 
@@ -97,12 +97,13 @@ func (c *creation) find(ctx context.Context) ([]cloud.VM, error) {
 // taken is the error of a name that belongs to another VM.
 func (c *creation) taken(v virtualMachine) error {
 	if state, _ := v.state(); state == cloud.StateDeleting {
-		e := cloud.Errorf(cloud.Unavailable, opCreate, "NameTaken", "another VM %q is being deleted; the name is free then", v.Name)
+		e := cloud.Errorf(cloud.Unavailable, opCreate, codeNameTaken,
+			"a VM %q is being deleted; the name is free once it is gone", v.Name)
 		e.RetryAfter = pollWait
 		return e
 	}
-	return cloud.Errorf(cloud.Unknown, opCreate, "NameTaken", "the resource group has a VM %q that is not this machine's; "+
-		"delete it, or give the machine another name", v.Name)
+	return cloud.Errorf(cloud.Unknown, opCreate, codeNameTaken,
+		"the resource group has a VM %q that is not this machine's; delete it, or give the machine another name", v.Name)
 }
 
 // make asks for the VM, with what it attaches before. If the name is taken meanwhile, then

@@ -48,6 +48,12 @@ func loginOf(creds cloud.Credentials, ambient bool) (login, []cloud.Problem) {
 		s.Bad(tokenEntry, "is the identity of the manager itself; name another token or give a clientSecret, or start "+
 			"the manager with --ambient-credentials")
 	}
+	l.require(&s)
+	return l, s.Problems
+}
+
+// require adds what of the credentials is missing.
+func (l login) require(s *driverkit.Secret) {
 	s.Require("tenantID", l.tenant, "the id of the tenant")
 	s.Require("clientID", l.client, "the id of the application")
 	switch {
@@ -56,13 +62,12 @@ func loginOf(creds cloud.Credentials, ambient bool) (login, []cloud.Problem) {
 	case l.secret != "" && l.tokenFile != "":
 		s.Bad(tokenEntry, "is there beside a clientSecret; remove one of them")
 	}
-	return l, s.Problems
 }
 
 // isOwnToken reports whether a path leads to a token of the manager itself, by which whoever
 // writes Secrets would act as the manager.
 func isOwnToken(path string) bool {
-	asked, err := os.Stat(path)
+	asked, err := os.Stat(path) //nolint:gosec // it is only compared with the manager's own
 	if err != nil {
 		return false // there is none to read
 	}

@@ -57,7 +57,8 @@ func imageDisks() spec {
 	return spec{
 		"diagnosticsProfile": spec{"enabled": true},
 		"storageProfile": storage(spec{"dataDisks": []any{spec{
-			"lun": 0, "storageAccountType": "Premium_LRS", "diskSizeGB": 20, "imageRef": spec{"id": "/images/data-1"},
+			"lun": 0, "storageAccountType": "Premium_LRS", "diskSizeGB": 20,
+			"imageRef": spec{"id": "/images/data-1"},
 		}}}),
 	}
 }
@@ -92,7 +93,9 @@ func full() spec {
 					},
 				},
 				"dataDisks": []any{
-					spec{"name": "data", "lun": 0, "caching": "ReadWrite", "storageAccountType": "StandardSSD_LRS", "diskSizeGB": 100},
+					spec{
+						"name": "data", "lun": 0, "caching": "ReadWrite", "storageAccountType": "StandardSSD_LRS", "diskSizeGB": 100,
+					},
 					spec{"lun": 3, "storageAccountType": "Premium_LRS", "diskSizeGB": 20},
 				},
 			},
@@ -163,8 +166,10 @@ func secrets() []cloudtest.Secret {
 			return out
 		}
 	}
-	without := func(name string) func(cloud.Credentials) cloud.Credentials {
-		return renamed(map[string]string{name: ""})
+	missing := func(name, reason string) cloudtest.Secret {
+		return cloudtest.Secret{
+			Name: "no " + name, Reason: reason, Missing: "secret." + name, Credentials: renamed(map[string]string{name: ""}),
+		}
 	}
 	old := map[string]string{
 		"subscriptionID": "azureSubscriptionId", "tenantID": "azureTenantId", "clientID": "azureClientId",
@@ -185,10 +190,8 @@ func secrets() []cloudtest.Secret {
 			out["clientSecret"] = append(bytes.Clone(v["clientSecret"]), '\n')
 			return out
 		}},
-		{Name: "no subscription", Reason: "every call names it", Missing: "secret.subscriptionID", Credentials: without("subscriptionID")},
-		{Name: "no tenant", Reason: "the login names it", Missing: "secret.tenantID", Credentials: without("tenantID")},
-		{Name: "no client", Reason: "the login names it", Missing: "secret.clientID", Credentials: without("clientID")},
-		{Name: "no secret", Reason: "one of two has to be there", Missing: "secret.clientSecret", Credentials: without("clientSecret")},
+		missing("subscriptionID", "every call names it"), missing("tenantID", "the login names it"),
+		missing("clientID", "the login names it"), missing("clientSecret", "one of two has to be there"),
 		{
 			Name: "two secrets", Reason: "MCM takes either", Missing: "secret.workloadIdentityTokenFile",
 			Credentials: func(v cloud.Credentials) cloud.Credentials {
@@ -218,7 +221,8 @@ func errorRows() []cloudtest.ErrorRow {
 		create("allocation", reply(409, "AllocationFailed", "no"), cloud.Exhausted, here),
 		create("size", reply(409, "SkuNotAvailable", "no"), cloud.Exhausted, here),
 		create("constraints", reply(409, "OverconstrainedAllocationRequest", "no"), cloud.Exhausted, here),
-		create("quota", reply(409, "OperationNotAllowed", "exceeding approved Total Regional Cores quota"), cloud.Exhausted, region),
+		create("quota", reply(409, "OperationNotAllowed", "exceeding approved Total Regional Cores quota"), cloud.Exhausted,
+			region),
 		create("subnet", reply(400, "SubnetIsFull", "no"), cloud.Exhausted, nil),
 		create("feature", reply(400, "BadRequest", "The size is not supported here"), cloud.Exhausted, here),
 		create("image", reply(404, "ImageNotFound", "no"), cloud.Invalid, nil),

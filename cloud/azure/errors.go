@@ -10,16 +10,15 @@ import (
 
 // Codes of Azure that the driver looks for itself.
 const (
-	codeNameTaken    = "PreconditionFailed" // by If-None-Match
-	codeNoGroup      = "ResourceGroupNotFound"
-	codeNotFound     = "ResourceNotFound"
-	codeReserved     = "NicReservedForAnotherVm"
-	codeNotAllowed   = "OperationNotAllowed"
-	codeConflict     = "Conflict"
-	codeAnotherGoes  = "AnotherOperationInProgress"
-	codePreempted    = "OperationPreempted"
-	codeVMNotRunning = "VMNotRunning"
+	codeReserved    = "NicReservedForAnotherVm"
+	codeNotAllowed  = "OperationNotAllowed"
+	codeConflict    = "Conflict"
+	codeAnotherGoes = "AnotherOperationInProgress"
+	codePreempted   = "OperationPreempted"
 )
+
+// codeNameTaken is the driver's own: somebody else has the name of a VM or disk.
+const codeNameTaken = "NameTaken"
 
 // remedies of what a class names and the cloud does not know.
 const (
@@ -32,34 +31,51 @@ const (
 var table = driverkit.Table{
 	{Status: http.StatusTooManyRequests, Means: cloud.Throttled},
 	{Codes: []string{"TooManyRequests"}, Means: cloud.Throttled},
-	{Codes: []string{"ZonalAllocationFailed", "OverconstrainedZonalAllocationRequest"}, Means: cloud.Exhausted,
-		Scope: driverkit.ScopeZone},
-	{Codes: []string{"AllocationFailed", "OverconstrainedAllocationRequest", "SkuNotAvailable"}, Means: cloud.Exhausted,
-		Scope: driverkit.ScopeZone},
-	{Codes: []string{codeNotAllowed}, Texts: []string{"quota", "cores"}, Means: cloud.Exhausted, Reason: "QuotaExceeded",
-		Scope: driverkit.ScopeRegion},
+	{
+		Codes: []string{
+			"ZonalAllocationFailed", "OverconstrainedZonalAllocationRequest", "AllocationFailed",
+			"OverconstrainedAllocationRequest", "SkuNotAvailable",
+		}, Means: cloud.Exhausted,
+		Scope: driverkit.ScopeZone,
+	},
+	{
+		Codes: []string{codeNotAllowed}, Texts: []string{"quota", "cores"}, Means: cloud.Exhausted, Reason: "QuotaExceeded",
+		Scope: driverkit.ScopeRegion,
+	},
 	{Codes: []string{"ResourceQuotaExceeded", "QuotaExceeded"}, Means: cloud.Exhausted, Scope: driverkit.ScopeRegion},
 	{Codes: []string{"SubnetIsFull", "InsufficientSubnetSize", "PublicIPCountLimitReached"}, Means: cloud.Exhausted},
 	{Codes: []string{"BadRequest"}, Texts: []string{"not supported"}, Means: cloud.Exhausted, Scope: driverkit.ScopeZone},
 	{Codes: []string{codeNotAllowed}, Texts: []string{"rate"}, Means: cloud.Throttled},
 
-	{Codes: []string{"invalid_client", "unauthorized_client", "invalid_request", "invalid_grant", "AuthorizationFailed",
+	{Codes: []string{
+		"invalid_client", "unauthorized_client", "invalid_request", "invalid_grant", "AuthorizationFailed",
 		"LinkedAuthorizationFailed", "RequestDisallowedByPolicy", "SubscriptionNotFound", "ReadOnlyDisabledSubscription",
-		"InvalidAuthenticationToken*", "AuthenticationFailed"}, Means: cloud.Denied},
+		"InvalidAuthenticationToken*", "AuthenticationFailed",
+	}, Means: cloud.Denied},
 	{Codes: []string{"PropertyChangeNotAllowed"}, Means: cloud.TokenUsed},
 	{Status: http.StatusPreconditionFailed, Means: cloud.Unavailable},
-	{Codes: []string{codeAnotherGoes, codeConflict, codePreempted, codeReserved, "RetryableError", "InUse*", "NicInUse"},
-		Means: cloud.Unavailable},
+	{
+		Codes: []string{codeAnotherGoes, codeConflict, codePreempted, codeReserved, "RetryableError", "InUse*", "NicInUse"},
+		Means: cloud.Unavailable,
+	},
 
-	{Codes: []string{"ImageNotFound", "PlatformImageNotFound", "GalleryImageNotFound"}, Means: cloud.Invalid,
-		Field: "properties.storageProfile.imageReference", Remedy: imageRemedy},
-	{Codes: []string{"MarketplacePurchaseEligibilityFailed", "VMMarketplaceInvalidInput"}, Means: cloud.Invalid,
+	{
+		Codes: []string{"ImageNotFound", "PlatformImageNotFound", "GalleryImageNotFound"}, Means: cloud.Invalid,
+		Field: "properties.storageProfile.imageReference", Remedy: imageRemedy,
+	},
+	{
+		Codes: []string{"MarketplacePurchaseEligibilityFailed", "VMMarketplaceInvalidInput"}, Means: cloud.Invalid,
 		Field:  "properties.storageProfile.imageReference",
-		Remedy: "accept the terms of the image for the subscription, e.g. with az vm image terms accept"},
-	{Codes: []string{"InvalidResourceReference", "SubnetNotFound"}, Means: cloud.Invalid, Field: "subnetInfo",
-		Remedy: subnetRemedy},
-	{Codes: []string{"InvalidAvailabilityZone", "AvailabilityZoneNotSupported"}, Means: cloud.Invalid,
-		Field: "properties.zone", Remedy: "name a zone of the region, e.g. 1"},
+		Remedy: "accept the terms of the image for the subscription, e.g. with az vm image terms accept",
+	},
+	{
+		Codes: []string{"InvalidResourceReference", "SubnetNotFound"}, Means: cloud.Invalid, Field: "subnetInfo",
+		Remedy: subnetRemedy,
+	},
+	{
+		Codes: []string{"InvalidAvailabilityZone", "AvailabilityZoneNotSupported"}, Means: cloud.Invalid,
+		Field: "properties.zone", Remedy: "name a zone of the region, e.g. 1",
+	},
 	{Status: http.StatusNotFound, Means: cloud.NotFound},
 	{Status: http.StatusConflict, Means: cloud.Unavailable},
 	{Status: http.StatusBadRequest, Means: cloud.Invalid},

@@ -40,8 +40,8 @@ func (c *creation) ensureDisk(ctx context.Context, d diskSpec) (disk, error) {
 	case e == nil && c.ownsPart(there.resource, c.request.Ref):
 		return there, nil
 	case e == nil:
-		return there, cloud.Errorf(cloud.Unknown, opCreate, "NameTaken", "the resource group has a disk %q that is not this "+
-			"machine's; delete it, or give the machine another name", name)
+		return there, cloud.Errorf(cloud.Unknown, opCreate, codeNameTaken,
+			"the resource group has a disk %q that is not this machine's; delete it, or give the machine another name", name)
 	case e.Code != cloud.NotFound:
 		return there, driverkit.Restrict(e)
 	}
@@ -77,15 +77,10 @@ func (c *creation) diskOf(d diskSpec) disk {
 
 // images is the path of a version of a marketplace image.
 func (c *client) images(location string, i imageReference) string {
-	all := "/subscriptions/" + url.PathEscape(c.subscription) + "/providers/Microsoft.Compute/locations/" +
-		url.PathEscape(location)
-	for _, part := range []struct{ kind, name string }{
-		{"publishers", i.Publisher}, {"artifacttypes", "vmimage"}, {"offers", i.Offer}, {"skus", i.SKU},
-		{"versions", i.Version},
-	} {
-		all += "/" + part.kind + "/" + url.PathEscape(part.name)
-	}
-	return all
+	part := url.PathEscape
+	return "/subscriptions/" + part(c.subscription) + "/providers/Microsoft.Compute/locations/" + part(location) +
+		"/publishers/" + part(i.Publisher) + "/artifacttypes/vmimage/offers/" + part(i.Offer) + "/skus/" + part(i.SKU) +
+		"/versions/" + part(i.Version)
 }
 
 // planOf returns the plan of a marketplace image, without which Azure makes no VM of it; nil

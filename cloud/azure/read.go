@@ -51,7 +51,9 @@ func (a *account) own(ctx context.Context, op string, s *spec, r cloud.Ref) (vir
 }
 
 // named returns the VM of a name, whosever it is.
-func (a *account) named(ctx context.Context, op string, s *spec, name string) (v virtualMachine, found bool, err error) {
+func (a *account) named(ctx context.Context, op string, s *spec, name string) (v virtualMachine, found bool,
+	err error,
+) {
 	if name == "" {
 		return v, false, nil
 	}

@@ -22,15 +22,19 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 	}
 	return driverkit.List(kinds,
 		driverkit.KindList{Kind: cloud.KindVM, All: a.listVMs(ctx, s)},
-		driverkit.KindList{Kind: cloud.KindInterface, All: listOf(ctx, a, s, nicType, networkVersion, s.interfaceOf)},
-		driverkit.KindList{Kind: cloud.KindDisk, All: listOf(ctx, a, s, diskType, diskVersion, s.diskResource)})
+		driverkit.KindList{
+			Kind: cloud.KindInterface,
+			All:  listOf(s, grouped[networkInterface](ctx, a, s, nicType, networkVersion), s.interfaceOf),
+		},
+		driverkit.KindList{
+			Kind: cloud.KindDisk, All: listOf(s, grouped[disk](ctx, a, s, diskType, diskVersion), s.diskResource),
+		})
 }
 
-// listOf yields the resources of one type that carry the ownership tags.
-func listOf[T interface{ tags() map[string]string }](ctx context.Context, a *account, s *spec, kind, version string,
+// listOf yields those of the resources that carry the ownership tags.
+func listOf[T interface{ tags() map[string]string }](s *spec, all iter.Seq2[T, error],
 	convert func(T) cloud.Resource,
 ) iter.Seq2[cloud.Resource, error] {
-	all := grouped[T](ctx, a, s, kind, version)
 	return driverkit.Select(all, func(t T) (cloud.Resource, bool, error) {
 		if !driverkit.Carries(t.tags(), s.ownership) {
 			return cloud.Resource{}, false, nil

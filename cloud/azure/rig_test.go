@@ -232,7 +232,7 @@ var kinds = map[string]cloud.Kind{
 
 func (b *backend) ledger(testing.TB) []cloud.Resource {
 	var all []cloud.Resource
-	for _, r := range b.Cloud.Ledger() {
+	for _, r := range b.Ledger() {
 		all = append(all, cloud.Resource{
 			Kind: kinds[r.Type], ID: r.Name, MachineName: r.Tags[machineTag], OwnerID: r.Tags[ownerTag], Tags: r.Tags,
 		})

@@ -15,7 +15,8 @@ func rules() []cloudtest.Rule {
 	const needs = "MCM requires it"
 	disk := func(edits spec) cloud.ClassInput {
 		first := spec{"lun": 0, "storageAccountType": "Premium_LRS", "diskSizeGB": 20}
-		return with(spec{"storageProfile": storage(spec{"dataDisks": []any{first, edit(edit(first, spec{"lun": 1}), edits)}})})
+		second := edit(edit(first, spec{"lun": 1}), edits)
+		return with(spec{"storageProfile": storage(spec{"dataDisks": []any{first, second}})})
 	}
 	osDisk := func(edits spec) cloud.ClassInput {
 		d := edit(spec{"diskSizeGB": 50, "createOption": "FromImage"}, edits)
@@ -30,8 +31,10 @@ func rules() []cloudtest.Rule {
 		rule("tags", needs, class("c", spec{"tags": spec{"kubernetes.io-cluster-c": "1"}}), "providerSpec.tags", all),
 		rule("cloud", "there are three", class("c", spec{"cloudConfiguration": spec{"name": "AzureMoon"}}),
 			"providerSpec.cloudConfiguration.name", all),
-		rule("network", needs, class("c", spec{"subnetInfo": spec{"subnetName": "n"}}), "providerSpec.subnetInfo.vnetName", create),
-		rule("subnet", needs, class("c", spec{"subnetInfo": spec{"vnetName": "n"}}), "providerSpec.subnetInfo.subnetName", create),
+		rule("network", needs, class("c", spec{"subnetInfo": spec{"subnetName": "n"}}),
+			"providerSpec.subnetInfo.vnetName", create),
+		rule("subnet", needs, class("c", spec{"subnetInfo": spec{"vnetName": "n"}}),
+			"providerSpec.subnetInfo.subnetName", create),
 		rule("size", needs, with(spec{"hardwareProfile": spec{}}), "providerSpec.properties.hardwareProfile.vmSize", create),
 		rule("user", needs, with(spec{"osProfile": spec{}}), "providerSpec.properties.osProfile.adminUsername", create),
 		rule("no image", needs, image(spec{}), storageField+".imageReference", create),
@@ -43,11 +46,13 @@ func rules() []cloudtest.Rule {
 		rule("lun", "MCM wants each once", disk(spec{"lun": 0}), storageField+".dataDisks[1].lun", create),
 		rule("no lun", needs, disk(spec{"lun": nil}), storageField+".dataDisks[1].lun", create),
 		rule("negative lun", "MCM refuses it", disk(spec{"lun": -1}), storageField+".dataDisks[1].lun", create),
-		rule("disk type", needs, disk(spec{"storageAccountType": ""}), storageField+".dataDisks[1].storageAccountType", create),
+		rule("disk type", needs, disk(spec{"storageAccountType": ""}),
+			storageField+".dataDisks[1].storageAccountType", create),
 		rule("data size", needs, disk(spec{"diskSizeGB": -1}), storageField+".dataDisks[1].diskSizeGB", create),
-		rule("disk image", "it is an image reference", disk(spec{"imageRef": spec{}}), storageField+".dataDisks[1].imageRef", create),
-		rule("controller", "MCM compares it with the SDK", with(spec{"storageProfile": storage(spec{"diskControllerType": "IDE"})}),
-			storageField+".diskControllerType", create),
+		rule("disk image", "it is an image reference", disk(spec{"imageRef": spec{}}),
+			storageField+".dataDisks[1].imageRef", create),
+		rule("controller", "MCM compares it with the SDK",
+			with(spec{"storageProfile": storage(spec{"diskControllerType": "IDE"})}), storageField+".diskControllerType", create),
 		rule("controller in small letters", "MCM ignores case",
 			with(spec{"storageProfile": storage(spec{"diskControllerType": "nvme"})}), "", 0),
 		rule("security", "MCM compares it with the SDK", with(spec{"securityProfile": spec{"securityType": "Some"}}),

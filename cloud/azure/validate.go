@@ -121,7 +121,8 @@ func (s *spec) validatePlace() {
 			named++
 		}
 	}
-	s.BlockIf(named > 1, "properties", "name %d of zone, availabilitySet and virtualMachineScaleSet; keep one of them", named)
+	s.BlockIf(named > 1, "properties", "name %d of zone, availabilitySet and virtualMachineScaleSet; keep one of them",
+		named)
 	s.WarnIf(named == 0 && !s.Wrong("properties"), "properties",
 		"name no zone, availabilitySet or virtualMachineScaleSet, without which MCM makes no VM; Azure chooses a zone")
 	if p.AvailabilitySet != nil {
@@ -161,8 +162,8 @@ func (s *spec) oneOf(path, value string, allowed []string) {
 
 // warnOneOf is OneOf for what MCM leaves to Azure, which may know more values.
 func (s *spec) warnOneOf(path, value string, known []string) {
-	s.WarnIf(value != "" && !slices.Contains(known, value), path, "is %q, which is none of %s that are known; check it", value,
-		strings.Join(known, ", "))
+	s.WarnIf(value != "" && !slices.Contains(known, value), path, "is %q, which is none of %s that are known; check it",
+		value, strings.Join(known, ", "))
 }
 
 // folded are tags with keys in small letters.

@@ -9,6 +9,7 @@ import (
 func backends() map[string]func(*testing.T) backend {
 	return map[string]func(*testing.T) backend{
 		"AWS":       startAWS,
+		"Azure":     startAzure,
 		"OpenStack": startOpenStack,
 		"vsphere":   startVSphere,
 	}

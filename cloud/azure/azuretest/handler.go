@@ -110,51 +110,73 @@ func versions() map[string]string {
 	}
 }
 
-// route finds what a request is about: /subscriptions/<id>/[resourceGroups/<group>/]
-// [providers/<provider>/]<type>[/<name>[/<action>]].
-func (c *Cloud) route(w http.ResponseWriter, q *call) (int, any, error) {
-	p := q.parts
-	if len(p) < 3 || !strings.EqualFold(p[0], "subscriptions") {
-		return 0, nil, nil
+// target is what a request is about.
+type target struct {
+	kind    string   // element of the path that names the type, in small letters
+	rest    []string // of the path
+	grouped bool     // in the resource group
+}
+
+// target reads a path: /subscriptions/<id>/[resourceGroups/<group>/][providers/<provider>/]
+// <type>[/<name>[/<action>]].
+func (c *Cloud) target(p []string) (target, error) {
+	const shortest = 3
+	if len(p) < shortest || !strings.EqualFold(p[0], "subscriptions") {
+		return target{}, nil
 	}
 	if p[1] != Subscription {
-		return 0, nil, &failure{http.StatusNotFound, "SubscriptionNotFound", "The subscription could not be found."}
+		return target{}, &failure{http.StatusNotFound, "SubscriptionNotFound", "The subscription could not be found."}
 	}
 	rest, grouped := p[2:], false
-	if strings.EqualFold(rest[0], "resourceGroups") && len(rest) > 2 {
+	if strings.EqualFold(rest[0], "resourceGroups") && len(rest) >= shortest {
 		if grouped = true; !strings.EqualFold(rest[1], c.settings.Group) {
-			return 0, nil, &failure{http.StatusNotFound, "ResourceGroupNotFound", "Resource group could not be found."}
+			return target{}, &failure{http.StatusNotFound, "ResourceGroupNotFound", "Resource group could not be found."}
 		}
 		rest = rest[2:]
 	}
-	if len(rest) >= 3 && strings.EqualFold(rest[0], "providers") {
+	if len(rest) >= shortest && strings.EqualFold(rest[0], "providers") {
 		rest = rest[2:]
 	}
-	kind, rest := strings.ToLower(rest[0]), rest[1:]
-	about := kind
-	if n := len(rest); n > 1 && strings.EqualFold(rest[n-1], "default") {
+	return target{strings.ToLower(rest[0]), rest[1:], grouped}, nil
+}
+
+// route lets what a request is about answer it; the status is 0 if nothing does.
+func (c *Cloud) route(w http.ResponseWriter, q *call) (int, any, error) {
+	t, err := c.target(q.parts)
+	if err != nil || t.kind == "" {
+		return 0, nil, err
+	}
+	types := map[string]string{"virtualmachines": TypeVM, "networkinterfaces": TypeNIC, "disks": TypeDisk}
+	about := t.kind
+	if n := len(t.rest); n > 1 && strings.EqualFold(t.rest[n-1], "default") {
 		about = "tags"
 	}
 	if q.query.Get("api-version") != versions()[about] {
 		c.violation(q, "the api-version is not "+versions()[about], nil)
 		return 0, nil, bad("InvalidApiVersionParameter", "The api-version is invalid.")
 	}
-	types := map[string]string{"virtualmachines": TypeVM, "networkinterfaces": TypeNIC, "disks": TypeDisk}
-	switch {
-	case about == "tags":
-		return c.tag(q, types[kind], rest[0])
-	case kind == "skus":
+	switch about {
+	case "tags":
+		return c.tag(q, types[t.kind], t.rest[0])
+	case "skus":
 		return c.sizes(q)
-	case kind == "locations":
-		return c.image(rest)
-	case kind == "resources" && grouped:
+	case "locations":
+		return c.image(t.rest)
+	case "resources":
 		return c.search(q)
-	case len(rest) == 0:
-		return c.list(q, types[kind], grouped)
-	case len(rest) == 1:
-		return c.one(w, q, types[kind], rest[0])
-	case kind == "virtualmachines" && q.Method == http.MethodPost:
-		return c.act(q, rest[0], rest[1])
+	}
+	return c.typed(w, q, types[t.kind], t)
+}
+
+// typed answers a request about resources of one type.
+func (c *Cloud) typed(w http.ResponseWriter, q *call, kind string, t target) (int, any, error) {
+	switch {
+	case len(t.rest) == 0:
+		return c.list(q, kind, t.grouped)
+	case len(t.rest) == 1:
+		return c.one(w, q, kind, t.rest[0])
+	case kind == TypeVM && q.Method == http.MethodPost:
+		return c.act(q, t.rest[0], t.rest[1])
 	}
 	return 0, nil, nil
 }

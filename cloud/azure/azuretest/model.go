@@ -140,8 +140,15 @@ func (c *check) visitShape(at string, shape map[string]member, v any) {
 			c.visit(at+"."+key, m, all[key])
 		}
 	}
+	if c.request {
+		c.complete(at, shape, all)
+	}
+}
+
+// complete checks that what a request needs is there.
+func (c *check) complete(at string, shape map[string]member, all map[string]any) {
 	for key, m := range shape {
-		if _, has := all[key]; m.Required && c.request && !has {
+		if _, has := all[key]; m.Required && !has {
 			c.addf("%s.%s is missing", at, key)
 		}
 	}

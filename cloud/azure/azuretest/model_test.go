@@ -7,7 +7,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +18,7 @@ import (
 )
 
 // module is one of Azure's SDKs, whose types are generated from the published API.
-type module struct{ version, sum, dir string }
+type module struct{ version, sum string }
 
 func modules() []module {
 	const base = "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/"
@@ -143,7 +142,8 @@ func (s source) kind(e ast.Expr, known []string) (string, []string) {
 		return "time", nil
 	case *ast.Ident:
 		plain := map[string]string{
-			"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer", "float64": "number", "float32": "number",
+			"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer",
+			"float64": "number", "float32": "number",
 		}
 		if p := plain[x.Name]; p != "" {
 			return p, nil
@@ -219,9 +219,6 @@ func extract(t *testing.T) []byte {
 		}
 		for _, name := range slices.Sorted(slices.Values(known)) {
 			shape := s.shape(t, name, known)
-			if len(shape) == 0 {
-				t.Fatalf("%s has no fields: %v", name, slices.Collect(maps.Keys(s.wire[name])))
-			}
 			lines = append(lines, line(name)+": "+line(shape))
 		}
 		from = append(from, m.version)

@@ -97,7 +97,7 @@ func (c *Cloud) view(r *Resource) map[string]any {
 // list lists the resources of a type, page by page.
 func (c *Cloud) list(q *call, kind string, grouped bool) (int, any, error) {
 	status := q.query.Get("statusOnly") == "true"
-	if q.Method != http.MethodGet || kind == "" || !grouped && (kind != TypeVM || !status) || grouped && status {
+	if q.Method != http.MethodGet || kind == "" || grouped == status || status && kind != TypeVM {
 		return 0, nil, nil
 	}
 	shape := map[string]string{TypeVM: "VirtualMachineListResult", TypeNIC: "InterfaceListResult", TypeDisk: "DiskList"}
@@ -106,10 +106,7 @@ func (c *Cloud) list(q *call, kind string, grouped bool) (int, any, error) {
 	for _, r := range page {
 		shown := c.show(q, r, false)
 		if status {
-			provisioning, _ := c.state(r)
-			shown = map[string]any{"id": shown["id"], "name": r.Name, "location": c.settings.Location, "properties": map[string]any{
-				"provisioningState": provisioning, "instanceView": c.view(r),
-			}}
+			shown = c.status(r)
 		}
 		value = append(value, shown)
 	}
@@ -118,6 +115,15 @@ func (c *Cloud) list(q *call, kind string, grouped bool) (int, any, error) {
 		out["nextLink"] = next
 	}
 	return c.answer(q, http.StatusOK, shape[kind], out)
+}
+
+// status is what a listing of states shows of a VM.
+func (c *Cloud) status(r *Resource) map[string]any {
+	provisioning, _ := c.state(r)
+	return map[string]any{
+		"id": c.id(r.Type, r.Name), "name": r.Name, "location": c.settings.Location,
+		"properties": map[string]any{"provisioningState": provisioning, "instanceView": c.view(r)},
+	}
 }
 
 // page returns the resources of one page, and the URL of the next.
@@ -183,26 +189,27 @@ func (c *Cloud) tag(q *call, kind, name string) (int, any, error) {
 	}
 	tags := maps.Clone(r.Tags)
 	for key, value := range change {
-		old := ""
-		for k := range tags {
-			if strings.EqualFold(k, key) {
-				old = k
-			}
-		}
-		switch {
-		case operation == "Merge" && old == "":
-			tags[key] = value
-		case operation == "Merge":
-			tags[old] = value
-		case old != "" && tags[old] == value:
-			delete(tags, old)
-		}
+		retag(tags, operation, key, value)
 	}
 	if err := tagsAllowed(tags, most); err != nil {
 		return 0, nil, err
 	}
 	r.Tags = tags
 	return http.StatusOK, map[string]any{"properties": map[string]any{"tags": tags}}, nil
+}
+
+// retag changes one tag; a key keeps the case in which it was set first.
+func retag(tags map[string]string, operation, key, value string) {
+	for k := range tags {
+		if strings.EqualFold(k, key) {
+			key = k
+		}
+	}
+	if old, has := tags[key]; operation == "Merge" {
+		tags[key] = value
+	} else if has && old == value {
+		delete(tags, key)
+	}
 }
 
 // sizes lists the sizes of VMs.

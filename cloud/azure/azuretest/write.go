@@ -134,12 +134,18 @@ func (c *Cloud) placement(r *Resource) error {
 	if text(r.Properties["evictionPolicy"]) != "" && text(r.Properties["priority"]) == "" {
 		return bad("InvalidParameter", "Eviction policy can be set only on Azure Spot Virtual Machines.")
 	}
-	place, all, here := strings.Join(r.Zones, "")+"/"+name, 0, 0
+	return c.room(r)
+}
+
+// room checks the quota, and notes that a VM finds no room.
+func (c *Cloud) room(r *Resource) error {
+	all, here := 0, 0
 	for _, other := range c.all {
-		if other.Type == TypeVM && other.FailedOf == "" {
-			if all++; strings.Join(other.Zones, "")+"/"+text(at(other.Properties, "hardwareProfile", "vmSize")) == place {
-				here++
-			}
+		if other.Type != TypeVM || other.FailedOf != "" {
+			continue
+		}
+		if all++; other.place() == r.place() {
+			here++
 		}
 	}
 	if c.settings.Quota > 0 && all >= c.settings.Quota {
@@ -148,10 +154,15 @@ func (c *Cloud) placement(r *Resource) error {
 			"Operation could not be completed as it results in exceeding approved Total Regional Cores quota.",
 		}
 	}
-	if room, limited := c.settings.Capacity[place]; limited && here >= room {
+	if most, limited := c.settings.Capacity[r.place()]; limited && here >= most {
 		r.FailedOf, r.FailureText = "AllocationFailed", "We do not have sufficient capacity for the requested VM size."
 	}
 	return nil
+}
+
+// place is the zone and the size of a VM.
+func (r *Resource) place() string {
+	return strings.Join(r.Zones, "") + "/" + text(at(r.Properties, "hardwareProfile", "vmSize"))
 }
 
 // osImage checks the image of the OS disk.
@@ -227,18 +238,28 @@ func (r *Resource) disks() []map[string]any {
 func (c *Cloud) attachable(r *Resource) error {
 	for _, d := range r.disks() {
 		there := c.find(TypeDisk, text(d["name"]))
-		attach := text(d["createOption"]) == "Attach"
-		switch {
-		case attach && (there == nil || !strings.HasSuffix(strings.ToLower(text(at(d, "managedDisk", "id"))),
-			strings.ToLower("/"+TypeDisk+"/"+there.Name))):
-			return &failure{http.StatusNotFound, "NotFound", "The disk was not found."}
-		case attach && c.diskState(there) != "Succeeded":
-			return &failure{http.StatusConflict, "Conflict", "The disk is not ready."}
-		case attach && there.VM != "":
-			return &failure{http.StatusConflict, "AttachDiskWhileBeingDetached", "The disk is in use."}
-		case !attach && there != nil:
+		if text(d["createOption"]) != "Attach" && there != nil {
 			return &failure{http.StatusConflict, "Conflict", "The disk exists."}
 		}
+		if text(d["createOption"]) != "Attach" {
+			continue
+		}
+		if err := c.attach(there, strings.ToLower(text(at(d, "managedDisk", "id")))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach checks a disk that a VM is to have by its id.
+func (c *Cloud) attach(there *Resource, id string) error {
+	switch {
+	case there == nil || id != strings.ToLower(c.id(TypeDisk, there.Name)):
+		return &failure{http.StatusNotFound, "NotFound", "The disk was not found."}
+	case c.diskState(there) != "Succeeded":
+		return &failure{http.StatusConflict, "Conflict", "The disk is not ready."}
+	case there.VM != "":
+		return &failure{http.StatusConflict, "AttachDiskWhileBeingDetached", "The disk is in use."}
 	}
 	return nil
 }
