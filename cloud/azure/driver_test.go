@@ -76,6 +76,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// inGroup begins the ids of resources that nothing looks up.
+const inGroup = "/subscriptions/s/resourceGroups/g/providers/"
+
 // full is a class with every field set.
 func full() spec {
 	return spec{
@@ -104,15 +107,15 @@ func full() spec {
 				"linuxConfiguration": spec{
 					"disablePasswordAuthentication": true,
 					"ssh": spec{"publicKeys": spec{
-						"path": "/home/core/.ssh/authorized_keys", "keyData": "ssh-rsa AAAA test",
+						"path": "/var/lib/core/.ssh/authorized_keys", "keyData": "ssh-rsa AAAA test",
 					}},
 				},
 			},
 			"networkProfile": spec{
 				"acceleratedNetworking": true,
-				"securityGroupID":       "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkSecurityGroups/nodes",
+				"securityGroupID":       inGroup + "Microsoft.Network/networkSecurityGroups/nodes",
 			},
-			"identityID":         "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i",
+			"identityID":         inGroup + "Microsoft.ManagedIdentity/userAssignedIdentities/i",
 			"diagnosticsProfile": spec{"enabled": true, "storageURI": "https://logs.blob.core.windows.net/"},
 			"securityProfile": spec{
 				"securityType": "ConfidentialVM", "uefiSettings": spec{"vtpmEnabled": true, "secureBootEnabled": false},

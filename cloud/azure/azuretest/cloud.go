@@ -46,7 +46,7 @@ type Settings struct {
 	Quota    int            // VMs; 0 is no limit
 
 	// Violation is told of each request that the published model does not allow, and of each
-	// answer. Nil is nobody.
+	// answer. It may be nil.
 	Violation func(text string)
 }
 

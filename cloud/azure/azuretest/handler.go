@@ -51,7 +51,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// violation tells that a request or an answer is not as the model has it.
+// violation passes on what of a request or an answer is not as the model has it.
 func (c *Cloud) violation(q *call, what string, wrong []string) {
 	if c.settings.Violation != nil {
 		c.settings.Violation(fmt.Sprintf("%s %s: %s: %s\n%s", q.Method, q.URL, what, strings.Join(wrong, "; "), q.text))
@@ -89,7 +89,8 @@ func (c *Cloud) logIn(q *call) (int, any, error) {
 	secret := form.Get("client_secret") + form.Get("client_assertion")
 	assertion := form.Get("client_assertion_type")
 	switch {
-	case err != nil || form.Get("grant_type") != "client_credentials" || !strings.HasSuffix(form.Get("scope"), "/.default"),
+	case err != nil || form.Get("grant_type") != "client_credentials",
+		!strings.HasSuffix(form.Get("scope"), "/.default"),
 		form.Has("client_assertion") && assertion != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer":
 		return 0, nil, bad("invalid_request", "AADSTS900144: The request body is wrong.")
 	case q.parts[0] != Tenant || form.Get("client_id") != Client:

@@ -121,7 +121,9 @@ func (s source) declared(g *ast.GenDecl) {
 
 // member is a field of a shape.
 type member struct {
-	Type     string   `json:"type"` // string, integer, number, boolean, time, any or a shape; list: or map: of one before it
+	// Type is string, integer, number, boolean, time, any or a shape, with list: or map: before
+	// it for several.
+	Type     string   `json:"type"`
 	Enum     []string `json:"enum,omitempty"`
 	Required bool     `json:"required,omitempty"`
 	ReadOnly bool     `json:"readOnly,omitempty"`

@@ -112,7 +112,7 @@ func (c *Cloud) guest(r *Resource) error {
 	keys := list(at(os, "linuxConfiguration", "ssh", "publicKeys"))
 	switch {
 	case err != nil || len(data) > most:
-		return bad("InvalidParameter", "Custom data in OSProfile must be in Base64 encoding and with a maximum length of 87380.")
+		return bad("InvalidParameter", "Custom data in OSProfile must be in Base64 encoding with a length of up to 87380.")
 	case text(os["adminUsername"]) == "" || text(os["computerName"]) == "":
 		return bad("InvalidParameter", "Required parameter 'osProfile' is missing.")
 	case len(keys) != 1 || !strings.HasPrefix(text(at(keys[0], "keyData")), "ssh-"):
@@ -173,7 +173,7 @@ func (c *Cloud) osImage(r *Resource) error {
 	}
 	publisher, planned := c.settings.Plans[urnOf(ref)]
 	if planned != (r.Plan != nil) || planned && text(at(r.Plan, "publisher")) != publisher {
-		return bad("VMMarketplaceInvalidInput", "Creating a virtual machine from Marketplace image requires Plan information.")
+		return bad("VMMarketplaceInvalidInput", "Creating a virtual machine from this image requires Plan information.")
 	}
 	return nil
 }
