@@ -10,6 +10,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -28,6 +29,7 @@ func Drivers(o Options) []cloud.Driver {
 		kubevirt.NewDriver(time.Now, nil),
 		hetzner.NewDriver(hetzner.Options{Endpoint: os.Getenv(hetzner.EndpointVariable)}),
 		gcp.NewDriver(gcp.Options{Now: time.Now}),
+		azure.NewDriver(azure.Options{Ambient: o.Ambient, Endpoint: os.Getenv(azure.EndpointVariable)}),
 		openstack.NewDriver(openstack.Options{Ambient: o.Ambient}),
 		sim.NewDriver(nil),
 		vsphere.NewDriver(time.Now, nil),

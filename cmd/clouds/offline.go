@@ -6,6 +6,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -19,6 +20,7 @@ func Offline(o Options) []cloud.Driver {
 		kubevirt.Offline(),
 		hetzner.Offline(),
 		gcp.Offline(),
+		azure.Offline(azure.Options{Ambient: o.Ambient}),
 		openstack.Offline(openstack.Options{Ambient: o.Ambient}),
 		sim.Offline(),
 		vsphere.Offline(),

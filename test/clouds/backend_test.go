@@ -11,6 +11,7 @@ func backends() map[string]func(*testing.T) backend {
 		"AWS":       startAWS,
 		"Hetzner":   startHetzner,
 		"GCP":       startGCP,
+		"Azure":     startAzure,
 		"OpenStack": startOpenStack,
 		"vsphere":   startVSphere,
 	}

@@ -8,8 +8,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
@@ -22,6 +25,9 @@ var binaries string
 // another endpoint, as users of private clouds do it; so it is there before the
 // manager starts.
 var ec2 *ec2test.Cloud
+
+// arm is Azure's Resource Manager, which the manager finds by a variable, too.
+var arm *azuretest.Cloud
 
 func TestMain(m *testing.M) {
 	code := run(m)
@@ -55,6 +61,10 @@ func run(m *testing.M) int {
 	stop, err := serveGCE(dir)
 	defer stop()
 	if err != nil {
+	arm = azuretest.New(azureSettings(), time.Now)
+	azureServer := httptest.NewServer(arm)
+	defer azureServer.Close()
+	if err := os.Setenv(azure.EndpointVariable, azureServer.URL); err != nil {
 		println(err.Error())
 		return 1
 	}

@@ -1,0 +1,125 @@
+package azure
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+)
+
+// Codes of Azure that the driver looks for itself.
+const (
+	codeReserved    = "NicReservedForAnotherVm"
+	codeNotAllowed  = "OperationNotAllowed"
+	codeConflict    = "Conflict"
+	codeAnotherGoes = "AnotherOperationInProgress"
+	codePreempted   = "OperationPreempted"
+)
+
+// codeNameTaken is the driver's own: somebody else has the name of a VM or disk.
+const codeNameTaken = "NameTaken"
+
+// remedies of what a class names and the cloud does not know.
+const (
+	imageRemedy  = "name an image that exists and may be read"
+	subnetRemedy = "name a subnet that exists"
+)
+
+// table is what the errors of Azure mean: "Common error codes" of Resource Manager and of
+// allocation failures, and the quota texts that come with OperationNotAllowed.
+var table = driverkit.Table{
+	{Status: http.StatusTooManyRequests, Means: cloud.Throttled},
+	{Codes: []string{"TooManyRequests"}, Means: cloud.Throttled},
+	{
+		Codes: []string{
+			"ZonalAllocationFailed", "OverconstrainedZonalAllocationRequest", "AllocationFailed",
+			"OverconstrainedAllocationRequest", "SkuNotAvailable",
+		}, Means: cloud.Exhausted,
+		Scope: driverkit.ScopeZone,
+	},
+	{
+		Codes: []string{codeNotAllowed}, Texts: []string{"quota", "cores"}, Means: cloud.Exhausted, Reason: "QuotaExceeded",
+		Scope: driverkit.ScopeRegion,
+	},
+	{Codes: []string{"ResourceQuotaExceeded", "QuotaExceeded"}, Means: cloud.Exhausted, Scope: driverkit.ScopeRegion},
+	{Codes: []string{"SubnetIsFull", "InsufficientSubnetSize", "PublicIPCountLimitReached"}, Means: cloud.Exhausted},
+	{Codes: []string{"BadRequest"}, Texts: []string{"not supported"}, Means: cloud.Exhausted, Scope: driverkit.ScopeZone},
+	{Codes: []string{codeNotAllowed}, Texts: []string{"rate"}, Means: cloud.Throttled},
+
+	{Codes: []string{
+		"invalid_client", "unauthorized_client", "invalid_request", "invalid_grant", "AuthorizationFailed",
+		"LinkedAuthorizationFailed", "RequestDisallowedByPolicy", "SubscriptionNotFound", "ReadOnlyDisabledSubscription",
+		"InvalidAuthenticationToken*", "AuthenticationFailed",
+	}, Means: cloud.Denied},
+	{Codes: []string{"PropertyChangeNotAllowed"}, Means: cloud.TokenUsed},
+	{Status: http.StatusPreconditionFailed, Means: cloud.Unavailable},
+	{
+		Codes: []string{codeAnotherGoes, codeConflict, codePreempted, codeReserved, "RetryableError", "InUse*", "NicInUse"},
+		Means: cloud.Unavailable,
+	},
+
+	{
+		Codes: []string{"ImageNotFound", "PlatformImageNotFound", "GalleryImageNotFound"}, Means: cloud.Invalid,
+		Field: "properties.storageProfile.imageReference", Remedy: imageRemedy,
+	},
+	{
+		Codes: []string{"MarketplacePurchaseEligibilityFailed", "VMMarketplaceInvalidInput"}, Means: cloud.Invalid,
+		Field:  "properties.storageProfile.imageReference",
+		Remedy: "accept the terms of the image for the subscription, e.g. with az vm image terms accept",
+	},
+	{
+		Codes: []string{"InvalidResourceReference", "SubnetNotFound"}, Means: cloud.Invalid, Field: "subnetInfo",
+		Remedy: subnetRemedy,
+	},
+	{
+		Codes: []string{"InvalidAvailabilityZone", "AvailabilityZoneNotSupported"}, Means: cloud.Invalid,
+		Field: "properties.zone", Remedy: "name a zone of the region, e.g. 1",
+	},
+	{Status: http.StatusNotFound, Means: cloud.NotFound},
+	{Status: http.StatusConflict, Means: cloud.Unavailable},
+	{Status: http.StatusBadRequest, Means: cloud.Invalid},
+}
+
+// refusal reads an error of Resource Manager. One of a whole deployment has the code that
+// counts in its details.
+func refusal(body []byte) (code, message string) {
+	type said struct{ Code, Message string }
+	var answer struct {
+		said
+		Error struct {
+			said
+			Details []said
+		}
+	}
+	_ = json.Unmarshal(body, &answer) // what is none of the cloud's is not quoted
+	e := answer.Error
+	switch {
+	case e.Code == "":
+		return answer.Code, answer.Message
+	case e.Code == "DeploymentFailed" && len(e.Details) > 0:
+		return e.Details[0].Code, e.Details[0].Message
+	}
+	return e.Code, e.Message
+}
+
+// refused adds to the error of a creation what is exhausted.
+func (s *spec) refused(r cloud.CreateRequest, e *cloud.Error) *cloud.Error {
+	switch e.Code {
+	case cloud.Exhausted:
+		e.Offering = driverkit.ScopeOf(e).Of(cloud.Offering{Zone: s.zoneFor(r), InstanceType: s.Properties.Hardware.Size})
+	case cloud.NotFound: // of something that the class names
+		e.Code = cloud.Invalid
+	case cloud.Unknown, cloud.Invalid, cloud.Denied, cloud.Throttled, cloud.Unavailable, cloud.TokenUsed:
+	}
+	return reserved(e)
+}
+
+// reserved adds to an error when a network interface is free again that a VM was to have
+// which could not be made.
+func reserved(e *cloud.Error) *cloud.Error {
+	if e != nil && e.Reason == codeReserved {
+		e.RetryAfter = max(e.RetryAfter, nicReservation)
+	}
+	return e
+}

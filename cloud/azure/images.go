@@ -1,0 +1,127 @@
+package azure
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+)
+
+// diskImages makes the data disks that have an image of their own: a VM can attach them, and
+// not make them. A positive wait means that they are not finished.
+func (c *creation) diskImages(ctx context.Context) (wait time.Duration, err error) {
+	for _, d := range c.Properties.Storage.DataDisks {
+		if d.Image == nil {
+			continue
+		}
+		made, err := c.ensureDisk(ctx, d)
+		if err != nil {
+			return 0, err
+		}
+		if made.Properties.ProvisioningState != stateDone {
+			wait = pollWait
+		}
+	}
+	return wait, nil
+}
+
+// ensureDisk returns a disk of the machine, made if need be. A disk of that name which is not
+// the machine's stays as it is: a request for it would change it.
+func (c *creation) ensureDisk(ctx context.Context, d diskSpec) (disk, error) {
+	var there disk
+	name := d.nameFor(c.request.Name)
+	path := c.client.path(c.spec, diskType, name)
+	e := c.client.do(ctx, opCreate, request{method: http.MethodGet, path: path, version: diskVersion, out: &there})
+	switch {
+	case e == nil && c.ownsPart(there.resource, c.request.Ref):
+		return there, nil
+	case e == nil:
+		return there, cloud.Errorf(cloud.Unknown, opCreate, codeNameTaken,
+			"the resource group has a disk %q that is not this machine's; delete it, or give the machine another name", name)
+	case e.Code != cloud.NotFound:
+		return there, driverkit.Restrict(e)
+	}
+	var made disk
+	e = c.client.do(ctx, opCreate, request{
+		method: http.MethodPut, path: path, version: diskVersion, body: c.diskOf(d), out: &made,
+	})
+	if e != nil {
+		return made, c.refused(c.request, e)
+	}
+	return made, nil
+}
+
+// diskOf is the disk to ask for.
+func (c *creation) diskOf(d diskSpec) disk {
+	tags, _ := c.tagsFor(c.request, nil) // what does not fit has been refused
+	out := disk{resource: resource{Location: c.Location, Tags: tags}, SKU: &sku{d.Type}}
+	if zone := c.zoneFor(c.request); zone != "" {
+		out.Zones = []string{zone}
+	}
+	out.Properties.SizeGB, out.Properties.Creation = d.SizeGB, &creationData{Option: fromImage}
+	image := imageParts{ID: d.Image.ID, CommunityGallery: d.Image.CommunityGallery, SharedGallery: d.Image.SharedGallery}
+	if d.Image.URN != "" {
+		image.ID = c.client.images(c.Location, *d.Image.reference())
+	}
+	if strings.Contains(strings.ToLower(image.ID), "/galleries/") || image.ID == "" {
+		out.Properties.Creation.Gallery = &image
+	} else {
+		out.Properties.Creation.Image = &image
+	}
+	return out
+}
+
+// images is the path of a version of a marketplace image.
+func (c *client) images(location string, i imageReference) string {
+	part := url.PathEscape
+	return "/subscriptions/" + part(c.subscription) + "/providers/Microsoft.Compute/locations/" + part(location) +
+		"/publishers/" + part(i.Publisher) + "/artifacttypes/vmimage/offers/" + part(i.Offer) + "/skus/" + part(i.SKU) +
+		"/versions/" + part(i.Version)
+}
+
+// planOf returns the plan of a marketplace image, without which Azure makes no VM of it; nil
+// if it has none. All versions of an image have the same.
+func (c *creation) planOf(ctx context.Context) (*plan, error) {
+	i := c.Properties.Storage.Image
+	if i.URN == "" {
+		return nil, nil //nolint:nilnil // most images have none
+	}
+	return c.plans.Get(ctx, opCreate, c.Location+" "+i.URN, func(ctx context.Context) (*plan, error) {
+		version := *i.reference()
+		if version.Version == "latest" {
+			var all []struct{ Name string }
+			path := strings.TrimSuffix(c.client.images(c.Location, version), "/latest")
+			e := c.client.do(ctx, opCreate, request{
+				method: http.MethodGet, path: path, version: computeVersion, out: &all,
+				query: url.Values{"$top": {"1"}, "$orderby": {"name desc"}},
+			})
+			if e != nil || len(all) == 0 {
+				return nil, missing(e, i.URN)
+			}
+			version.Version = all[0].Name
+		}
+		var image struct {
+			Properties struct{ Plan *plan }
+		}
+		e := c.client.do(ctx, opCreate, request{
+			method: http.MethodGet, path: c.client.images(c.Location, version), version: computeVersion, out: &image,
+		})
+		if e != nil {
+			return nil, missing(e, i.URN)
+		}
+		return image.Properties.Plan, nil
+	})
+}
+
+// missing is the error of an image that the cloud does not show; e is nil if it shows others.
+func missing(e *cloud.Error, name string) error {
+	if e != nil && e.Code != cloud.NotFound && e.Code != cloud.Invalid {
+		return e
+	}
+	return driverkit.WithField(cloud.Errorf(cloud.Invalid, opCreate, "ImageNotFound", "there is no image %s", name),
+		"properties.storageProfile.imageReference.urn", imageRemedy)
+}

@@ -1,0 +1,132 @@
+package azure_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+)
+
+// room is a cloud whose first zone has none, and a request for a VM there.
+type room struct {
+	*azuretest.Cloud
+
+	now     *clock
+	account cloud.Account
+	request cloud.CreateRequest
+}
+
+func newRoom(t *testing.T, change func(s *azuretest.Settings)) *room {
+	t.Helper()
+	s := settings(t)
+	s.Capacity = map[string]int{"1/" + smallSize: 0}
+	if change != nil {
+		change(&s)
+	}
+	now := newClock()
+	r := &room{Cloud: azuretest.New(s, now.Now), now: now}
+	d := azure.NewDriver(azure.Options{
+		Transport: cloudtest.HandlerTransport(http.Handler(r.Cloud)), Endpoint: "http://azure.invalid", Now: now.Now,
+	})
+	c, _ := d.Parse(with(spec{"zone": nil, "zones": []int{1, 2}}))
+	var err error
+	if r.account, err = d.Open(t.Context(), c, credentials()); err != nil {
+		t.Fatal(err)
+	}
+	r.request = cloud.CreateRequest{
+		Ref: cloud.Ref{Name: "m-1", OwnerID: "11111111-1111-4111-8111-111111111111", Class: c}, Token: "1", Zone: "1",
+		Checkpoint: func(context.Context, string) error { return nil },
+	}
+	return r
+}
+
+// refused lets the VM of the request be accepted, and then find no room.
+func (r *room) refused(t *testing.T) {
+	t.Helper()
+	vm, err := r.account.Create(t.Context(), r.request)
+	if err != nil || vm.RetryAfter <= 0 || vm.ProviderID != "" {
+		t.Fatalf("create: got %+v, %v, want a VM that is not to be recorded yet", vm, err)
+	}
+	r.now.Advance(time.Minute)
+	_, err = r.account.Create(t.Context(), r.request)
+	e, ok := errors.AsType[*cloud.Error](err)
+	if !ok || e.Code != cloud.Exhausted || e.Offering == nil || *e.Offering != (cloud.Offering{
+		Zone: "1", InstanceType: smallSize,
+	}) {
+		t.Fatalf("create without room: got %v, want the size in the zone exhausted", err)
+	}
+}
+
+// TestNoRoom: Azure accepts a VM and says later that it has no room. Such a VM blocks its
+// name, so it goes, and the machine gets another in a zone that has room.
+func TestNoRoom(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, nil)
+	r.refused(t)
+	r.request.Zone = "2"
+	if _, err := r.account.Create(t.Context(), r.request); cloud.CodeOf(err) != cloud.Unavailable {
+		t.Errorf("create while the name is not free: got %v, want Unavailable", err)
+	}
+	r.now.Advance(time.Minute)
+	if _, err := r.account.Create(t.Context(), r.request); err != nil {
+		t.Fatalf("create where there is room: %v", err)
+	}
+	r.now.Advance(time.Minute)
+	vm, err := r.account.Create(t.Context(), r.request)
+	if err != nil || vm.State != cloud.StateRunning || vm.ProviderID == "" || vm.Zone != "2" {
+		t.Errorf("create where there is room: got %+v, %v, want a VM that runs in zone 2", vm, err)
+	}
+	if all := r.Ledger(); len(all) != 3 {
+		t.Errorf("there are %d resources, want a VM, a disk and an interface: %+v", len(all), all)
+	}
+}
+
+// TestReservedInterface: the interface of a VM that found no room stays reserved for a
+// while. Delete says when to come back, and leaves nothing in the end.
+func TestReservedInterface(t *testing.T) {
+	t.Parallel()
+	const reserved = 3 * time.Minute
+	r := newRoom(t, func(s *azuretest.Settings) { s.Reserved = reserved })
+	r.refused(t)
+	r.now.Advance(time.Minute)
+	_, err := r.account.Delete(t.Context(), r.request.Ref)
+	if e, ok := errors.AsType[*cloud.Error](err); !ok || e.Code != cloud.Unavailable || e.RetryAfter != reserved {
+		t.Errorf("delete a reserved interface: got %v, want Unavailable for %v", err, reserved)
+	}
+	r.now.Advance(reserved)
+	if _, err := r.account.Delete(t.Context(), r.request.Ref); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	if d, err := r.account.Delete(t.Context(), r.request.Ref); err != nil || !d.Done || len(r.Ledger()) > 0 {
+		t.Errorf("delete: got %+v, %v and %+v is there, want done", d, err, r.Ledger())
+	}
+}
+
+// TestRecordedFailure: a VM that is recorded and has failed stays: it may have run, and only
+// its machine decides that it goes.
+func TestRecordedFailure(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, func(s *azuretest.Settings) { s.Capacity = nil })
+	if _, err := r.account.Create(t.Context(), r.request); err != nil {
+		t.Fatal(err)
+	}
+	r.now.Advance(time.Minute)
+	vm, err := r.account.Create(t.Context(), r.request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.request.ProviderID = vm.ProviderID
+	r.Edit("m-1", func(x *azuretest.Resource) { x.FailedOf = "AllocationFailed" })
+	if _, err := r.account.Create(t.Context(), r.request); cloud.CodeOf(err) != cloud.Exhausted {
+		t.Errorf("create a VM that is recorded: got %v, want Exhausted", err)
+	}
+	if x := r.Look("m-1"); x.Name == "" || !x.Deleted.IsZero() {
+		t.Errorf("create deletes a VM that is recorded: %+v", x)
+	}
+}
