@@ -7,10 +7,10 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -26,10 +26,10 @@ type Options struct {
 func Drivers(o Options) []cloud.Driver {
 	return []cloud.Driver{
 		aws.NewDriver(aws.Options{Ambient: o.Ambient}),
-		kubevirt.NewDriver(time.Now, nil),
-		hetzner.NewDriver(hetzner.Options{Endpoint: os.Getenv(hetzner.EndpointVariable)}),
-		gcp.NewDriver(gcp.Options{Now: time.Now}),
 		azure.NewDriver(azure.Options{Ambient: o.Ambient, Endpoint: os.Getenv(azure.EndpointVariable)}),
+		gcp.NewDriver(gcp.Options{Now: time.Now}),
+		hetzner.NewDriver(hetzner.Options{Endpoint: os.Getenv(hetzner.EndpointVariable)}),
+		kubevirt.NewDriver(time.Now, nil),
 		openstack.NewDriver(openstack.Options{Ambient: o.Ambient}),
 		sim.NewDriver(nil),
 		vsphere.NewDriver(time.Now, nil),

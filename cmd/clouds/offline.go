@@ -3,10 +3,10 @@ package clouds
 import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -17,10 +17,10 @@ import (
 func Offline(o Options) []cloud.Driver {
 	return []cloud.Driver{
 		aws.Offline(aws.Options{Ambient: o.Ambient}),
-		kubevirt.Offline(),
-		hetzner.Offline(),
-		gcp.Offline(),
 		azure.Offline(azure.Options{Ambient: o.Ambient}),
+		gcp.Offline(),
+		hetzner.Offline(),
+		kubevirt.Offline(),
 		openstack.Offline(openstack.Options{Ambient: o.Ambient}),
 		sim.Offline(),
 		vsphere.Offline(),

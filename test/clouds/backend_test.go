@@ -9,9 +9,9 @@ import (
 func backends() map[string]func(*testing.T) backend {
 	return map[string]func(*testing.T) backend{
 		"AWS":       startAWS,
-		"Hetzner":   startHetzner,
-		"GCP":       startGCP,
 		"Azure":     startAzure,
+		"GCP":       startGCP,
+		"Hetzner":   startHetzner,
 		"OpenStack": startOpenStack,
 		"vsphere":   startVSphere,
 	}

@@ -51,16 +51,24 @@ func run(m *testing.M) int {
 		println(err.Error())
 		return 1
 	}
-	stop, err := serveHetzner()
+	stopHetzner, err := serveHetzner()
+	defer stopHetzner()
+	if err != nil {
+		println(err.Error())
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "clouds")
 	if err != nil {
 		println(err.Error())
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	stop, err := serveGCE(dir)
-	defer stop()
+	stopGCE, err := serveGCE(dir)
+	defer stopGCE()
 	if err != nil {
+		println(err.Error())
+		return 1
+	}
 	arm = azuretest.New(azureSettings(), time.Now)
 	azureServer := httptest.NewServer(arm)
 	defer azureServer.Close()
