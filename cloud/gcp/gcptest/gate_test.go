@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+const computeURL = "https://compute.googleapis.com/compute/v1/projects/"
+
 // ask makes a request of the API, and returns the status and what the gate reported.
 func ask(t *testing.T, verb, path, body string) (status int, reported string) {
 	t.Helper()
@@ -18,7 +20,7 @@ func ask(t *testing.T, verb, path, body string) (status int, reported string) {
 		Now:    func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) },
 		Report: func(what string, _ []byte) { reported += what },
 	})
-	r := httptest.NewRequestWithContext(t.Context(), verb, "https://compute.googleapis.com/compute/v1/projects/"+Project+path,
+	r := httptest.NewRequestWithContext(t.Context(), verb, computeURL+Project+path,
 		strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+c.token())
 	w := httptest.NewRecorder()
