@@ -37,9 +37,12 @@ type rig struct {
 }
 
 // newRig returns a project in which a request that Hetzner's clients would not send fails the test.
+// Its clock stands still but for Advance, so that a slow machine changes nothing.
 func newRig(t testing.TB) rig {
 	t.Helper()
-	c := hetznertest.New(hetznertest.DefaultSettings(), nil, func(request string) { t.Errorf("odd: %s", request) })
+	start := time.Now()
+	clock := func() time.Time { return start }
+	c := hetznertest.New(hetznertest.DefaultSettings(), clock, func(request string) { t.Errorf("odd: %s", request) })
 	return rig{c, cloudtest.NewProxy(cloudtest.HandlerTransport(c), func(r *http.Request, _ []byte) cloudtest.Call {
 		return cloudtest.Call{Op: r.Method + " " + r.URL.Path, Mutates: r.Method != http.MethodGet}
 	})}
