@@ -22,6 +22,7 @@ func azureSettings() azuretest.Settings {
 type azureCloud struct{}
 
 func startAzure(t *testing.T) backend {
+	t.Helper()
 	arm.Change(func(s *azuretest.Settings) {
 		s.Violation = func(text string) { t.Errorf("the published API does not allow this: %s", text) }
 	})
