@@ -45,7 +45,7 @@ func Offline() cloud.Driver { return driverkit.Offline{Judge: judge{}} }
 // they share what they can do among all clients, and say when one has to wait.
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: ProviderName, Aliases: []string{"KubeVirt"}, UserDataMax: userDataMax, Names: nameLimits, NodeNamed: true,
+		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, NodeNamed: true,
 		CreateKey: true, Reboots: true, Consoles: true, Tags: tagLimits,
 	}
 }
