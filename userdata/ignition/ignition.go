@@ -98,7 +98,6 @@ func marshal(c config) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", " ")
 	if err := encoder.Encode(c); err != nil {
 		return nil, fmt.Errorf("write the ignition config: %w", err)
 	}
