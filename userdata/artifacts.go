@@ -24,15 +24,23 @@ func (s *Spec) downloads() []download {
 	a, arch := s.Artifacts, s.Architecture
 	runc, cni := a.Runc.Version, a.CNIPlugins.Version
 	return []download{
-		{"containerd", s.ContainerRuntime.Version,
+		{
+			"containerd", s.ContainerRuntime.Version,
 			fmt.Sprintf("containerd-%s-linux-%s.tar.gz", s.ContainerRuntime.Version, arch), "archive",
-			"https://github.com/containerd/containerd/releases/download/v" + s.ContainerRuntime.Version, a.Containerd},
-		{"runc", runc, "runc." + arch, "binary",
-			"https://github.com/opencontainers/runc/releases/download/" + runc, a.Runc},
-		{"cniPlugins", cni, fmt.Sprintf("cni-plugins-linux-%s-%s.tgz", arch, cni), "plugins",
-			"https://github.com/containernetworking/plugins/releases/download/" + cni, a.CNIPlugins},
-		{"kubelet", s.KubernetesVersion, "kubelet", "binary",
-			fmt.Sprintf("https://dl.k8s.io/release/%s/bin/linux/%s", s.KubernetesVersion, arch), a.Kubelet},
+			"https://github.com/containerd/containerd/releases/download/v" + s.ContainerRuntime.Version, a.Containerd,
+		},
+		{
+			"runc", runc, "runc." + arch, "binary",
+			"https://github.com/opencontainers/runc/releases/download/" + runc, a.Runc,
+		},
+		{
+			"cniPlugins", cni, fmt.Sprintf("cni-plugins-linux-%s-%s.tgz", arch, cni), "plugins",
+			"https://github.com/containernetworking/plugins/releases/download/" + cni, a.CNIPlugins,
+		},
+		{
+			"kubelet", s.KubernetesVersion, "kubelet", "binary",
+			fmt.Sprintf("https://dl.k8s.io/release/%s/bin/linux/%s", s.KubernetesVersion, arch), a.Kubelet,
+		},
 	}
 }
 

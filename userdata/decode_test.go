@@ -31,24 +31,27 @@ func TestRefusals(t *testing.T) {
 		"another kind":          {"kind: MachineUserData", "kind: Secret", `"Secret"`, "write kind: MachineUserData"},
 		"a field twice":         {"  ntp:", "  generatorVersion: v1\n  ntp:", "generatorVersion", "correct the YAML"},
 		"generator":             {"generatorVersion: v1", "generatorVersion: v9", "spec.generatorVersion", "one of: v1"},
-		"operating system":      {`version: "24.04"`, `version: "18.04"`, "spec.operatingSystem", "ubuntu 24.04 with 1.33 to 1.36"},
+		"operating system":      {`version: "24.04"`, `version: "18.04"`, "spec.operatingSystem", "24.04 with 1.33 to 1.36"},
 		"Kubernetes too new":    {"v1.36.3", "v1.99.0", "spec.operatingSystem", "choose one of"},
 		"Kubernetes no version": {"v1.36.3", "1.36.3", "spec.kubernetesVersion", "v1.36.3"},
 		"old containerd":        {"version: 2.3.7", "version: 1.7.1", "spec.containerRuntime.version", "2.3.7"},
-		"no checksum":           {"runc: {version: v1.3.3, sha256: \"", "runc: {version: v1.3.3, url: \"https://h/", "spec.artifacts.runc.sha256", "publisher"},
-		"bad checksum":          {"kubelet: {sha256: \"1c", "kubelet: {sha256: \"XX", "spec.artifacts.kubelet.sha256", "64 digits"},
-		"kubelet's field":       {"maxPods: 110", "maxPodz: 110", "spec.kubelet.configuration", "maxPodz"},
-		"kubelet's type":        {"maxPods: 110", "maxPods: many", "spec.kubelet.configuration", "type"},
-		"own field of kubelet":  {"maxPods: 110", "clusterDomain: a.b", "configuration.clusterDomain", "spec.cluster.dnsDomain"},
-		"restricted label":      {"{example.com/pool: workers,", "{node-role.kubernetes.io/worker: \"\",", "node-role", "node template"},
-		"taint's effect":        {"effect: NoSchedule", "effect: Never", "spec.node.taints[0].effect", "NoExecute"},
-		"masked unit":           {"- name: example.service", "- name: apt-daily.timer", "spec.units[0].name", "remove it"},
-		"path that is taken":    {"path: /etc/example/name", "path: /opt/mcm/setup.sh", "spec.files[3].path", "another path"},
-		"path that climbs":      {"path: /etc/example/name", "path: /etc/../name", "spec.files[3].path", `"/name"`},
-		"command twice":         {"name: report", "name: hello", "spec.commands[1].name", "choose another"},
-		"toml":                  {"password: registry-pa55", `password: "a\nb"`, "credentials[0].password", "one line"},
-		"no key":                {"- ssh-ed25519 ", "- secret ", "spec.ssh.authorizedKeys[0]", ".pub"},
-		"endpoint":              {"endpoint: https://api", "endpoint: http://api", "spec.cluster.endpoint", "https"},
+		"no checksum": {
+			`runc: {version: v1.3.3, sha256: "`, `runc: {version: v1.3.3, url: "https://h/`, "spec.artifacts.runc.sha256",
+			"publisher",
+		},
+		"bad checksum":         {`kubelet: {sha256: "1c`, `kubelet: {sha256: "XX`, "artifacts.kubelet.sha256", "64 digits"},
+		"kubelet's field":      {"maxPods: 110", "maxPodz: 110", "spec.kubelet.configuration", "maxPodz"},
+		"kubelet's type":       {"maxPods: 110", "maxPods: many", "spec.kubelet.configuration", "type"},
+		"own field of kubelet": {"maxPods: 110", "clusterDomain: a.b", "clusterDomain", "spec.cluster.dnsDomain"},
+		"restricted label":     {"{example.com/pool: workers,", "{node-role.kubernetes.io/a: b,", "node-role", "node template"},
+		"taint's effect":       {"effect: NoSchedule", "effect: Never", "spec.node.taints[0].effect", "NoExecute"},
+		"masked unit":          {"- name: example.service", "- name: apt-daily.timer", "spec.units[0].name", "remove it"},
+		"path that is taken":   {"path: /etc/example/name", "path: /opt/mcm/setup.sh", "spec.files[3].path", "another path"},
+		"path that climbs":     {"path: /etc/example/name", "path: /etc/../name", "spec.files[3].path", `"/name"`},
+		"command twice":        {"name: report", "name: hello", "spec.commands[1].name", "choose another"},
+		"toml":                 {"password: registry-pa55", `password: "a\nb"`, "credentials[0].password", "one line"},
+		"no key":               {"- ssh-ed25519 ", "- secret ", "spec.ssh.authorizedKeys[0]", ".pub"},
+		"endpoint":             {"endpoint: https://api", "endpoint: http://api", "spec.cluster.endpoint", "https"},
 		"hidden placeholder": {
 			"content: AAECAwQF/w==", "content: PDxNQUNISU5FX05BTUU+Pg==", "spec.files[2].content", "plain text",
 		},
@@ -76,11 +79,15 @@ func TestWhatSystemsCannotDo(t *testing.T) {
 		change func(*Spec)
 		field  string
 	}{
-		"FIPS on Ubuntu":          {"ubuntu", func(s *Spec) { s.System.FIPS = fipsEnable }, "spec.system.fips"},
-		"FIPS on RHEL 10":         {"rhel", func(s *Spec) { s.OperatingSystem.Version = "10" }, "spec.system.fips"},
-		"security of Flatcar":     {"flatcar", func(s *Spec) { s.System.Updates = updatesSecurity }, "spec.system.updates"},
-		"packages of Flatcar":     {"flatcar", func(s *Spec) { s.OperatingSystem.Packages.Extra = []string{"jq"} }, "packages.extra"},
-		"downloads beside images": {"debian", func(s *Spec) { s.Artifacts.Preinstalled = &Preinstalled{"/usr/bin", "/opt/cni/bin"} }, "spec.artifacts"},
+		"FIPS on Ubuntu":      {"ubuntu", func(s *Spec) { s.System.FIPS = fipsEnable }, "spec.system.fips"},
+		"FIPS on RHEL 10":     {"rhel", func(s *Spec) { s.OperatingSystem.Version = "10" }, "spec.system.fips"},
+		"security of Flatcar": {"flatcar", func(s *Spec) { s.System.Updates = updatesSecurity }, "spec.system.updates"},
+		"packages of Flatcar": {"flatcar", func(s *Spec) {
+			s.OperatingSystem.Packages.Extra = []string{"jq"}
+		}, "packages.extra"},
+		"downloads beside images": {"debian", func(s *Spec) {
+			s.Artifacts.Preinstalled = &Preinstalled{"/usr/bin", "/opt/cni/bin"}
+		}, "spec.artifacts"},
 	} {
 		m := sample(t, c.sample)
 		c.change(&m.Spec)

@@ -110,7 +110,8 @@ func TestManagerFills(t *testing.T) {
 			t.Fatal(err)
 		}
 		machine := read(t, filled)
-		if got := machine.files["/etc/kubernetes/bootstrap-kubelet.conf"]; !bytes.Contains(got, []byte("abcdef.0123456789abcdef")) {
+		got := machine.files["/etc/kubernetes/bootstrap-kubelet.conf"]
+		if !bytes.Contains(got, []byte("abcdef.0123456789abcdef")) {
 			t.Errorf("%s: the kubelet bootstraps with %s", name, got)
 		}
 		for path, content := range machine.files {
@@ -128,7 +129,8 @@ func TestFormatsAgree(t *testing.T) {
 	cloudInit, ignition := read(t, generate(t, sample(t, "ubuntu"))), read(t, generate(t, sample(t, "flatcar")))
 	for _, path := range []string{
 		"/opt/mcm/setup.sh", "/etc/kubernetes/kubelet.yaml", "/etc/containerd/config.toml", "/etc/example/binary",
-		"/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/20-nice.conf", "/opt/mcm/commands/hello",
+		"/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/20-nice.conf",
+		"/opt/mcm/commands/hello",
 	} {
 		if len(cloudInit.files[path]) == 0 || !bytes.Equal(cloudInit.files[path], ignition.files[path]) {
 			t.Errorf("%s: %q and %q", path, cloudInit.files[path], ignition.files[path])

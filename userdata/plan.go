@@ -55,7 +55,8 @@ func (s *Spec) packages() []string {
 		names = append(names, "ca-certificates", "conntrack", "curl", "ethtool", "iptables", "kmod")
 	case os.usesDNF() && withBase:
 		// No curl: Amazon Linux has curl-minimal, which another curl conflicts with.
-		names = append(names, "ca-certificates", "conntrack-tools", "container-selinux", "ethtool", "iptables-nft", "kmod", "tar")
+		names = append(names, "ca-certificates", "conntrack-tools", "container-selinux", "ethtool",
+			"iptables-nft", "kmod", "tar")
 	}
 	if s.System.Updates != updatesOff && os.usesAPT() {
 		names = append(names, "unattended-upgrades")
@@ -94,7 +95,8 @@ func (s *Spec) ownFiles() ([]content.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(s.scriptFiles(), s.confFiles(), kubelet, s.containerdFiles(), s.updateFiles(), s.proxyFiles()), nil
+	policies := append(s.updateFiles(), s.proxyFiles()...)
+	return slices.Concat(s.scriptFiles(), s.confFiles(), kubelet, s.containerdFiles(), policies), nil
 }
 
 // ownPaths are the paths that files of a spec may not have.

@@ -192,7 +192,10 @@ func TestSetupIsIdempotent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"enable --now example.service", "start --no-block kubelet.service", "modprobe ip_vs_sh"} {
+	for _, want := range []string{
+		"enable --now example.service", "start --no-block kubelet.service",
+		"modprobe ip_vs_sh",
+	} {
 		if n := strings.Count(string(log), want+"\n") + strings.Count(string(log), want+" mcm-after"); n != 2 {
 			t.Errorf("%q ran %d times in two boots:\n%s", want, n, log)
 		}

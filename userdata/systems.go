@@ -31,11 +31,16 @@ const newestMinor = 36
 // systems are those with cgroup v2, which a kubelet of 1.35 and later wants, and a systemd whose
 // oneshot units restart. Releases that are newer than a minor's last year begin with a later one.
 var systems = []system{
-	{ubuntu, "22.04", 33}, {ubuntu, "24.04", 33},
-	{debian, "12", 33}, {debian, "13", 33},
-	{flatcar, "stable", 33}, {flatcar, "lts", 33},
-	{rhel, "9", 33}, {rhel, "10", 34},
-	{rocky, "9", 33}, {rocky, "10", 34},
+	{ubuntu, "22.04", 33},
+	{ubuntu, "24.04", 33},
+	{debian, "12", 33},
+	{debian, "13", 33},
+	{flatcar, "stable", 33},
+	{flatcar, "lts", 33},
+	{rhel, "9", 33},
+	{rhel, "10", 34},
+	{rocky, "9", 33},
+	{rocky, "10", 34},
 	{amazonLinux, "2023", 33},
 }
 

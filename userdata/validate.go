@@ -46,7 +46,8 @@ func (p *problems) checkCluster(c *Cluster) {
 	p.certificate("spec.cluster.caCertificate", c.CACertificate)
 	p.word("spec.cluster.dnsDomain", c.DNSDomain, domainPattern, "cluster.local")
 	if len(c.DNSServiceIPs) == 0 {
-		p.add("spec.cluster.dnsServiceIPs", "it is missing; write the addresses of the cluster's DNS Service, e.g. [10.96.0.10]")
+		p.add("spec.cluster.dnsServiceIPs",
+			"it is missing; write the addresses of the cluster's DNS Service, e.g. [10.96.0.10]")
 	}
 	for i, ip := range c.DNSServiceIPs {
 		if _, err := netip.ParseAddr(ip); err != nil {

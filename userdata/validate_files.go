@@ -59,26 +59,31 @@ var ownUnits = []string{setupUnit, afterUnit, kubeletUnit, containerdUnit}
 func (p *problems) checkUnits(s *Spec) {
 	var seen []string
 	masked := s.masked()
-	for i, unit := range s.Units {
+	for i := range s.Units {
+		unit := &s.Units[i]
 		field := fmt.Sprintf("spec.units[%d]", i)
-		p.word(field+".name", unit.Name, unitPattern, "example.service")
-		p.oneOf(field+".start", unit.Start, none, beforeKubelet, afterKubelet)
+		p.checkUnit(field, unit)
 		if slices.Contains(seen, unit.Name) {
 			p.add(field+".name", "%s is there twice; put everything into one entry", unit.Name)
 		}
 		seen = append(seen, unit.Name)
-		if slices.Contains(ownUnits, unit.Name) && (unit.Content != "" || unit.Mask || unit.Start != none) {
-			p.add(field, "%s is the generator's own unit; change it by dropIns alone", unit.Name)
-		}
 		if slices.Contains(masked, unit.Name) {
 			p.add(field+".name", "%s is masked by spec.system.updates or because it disturbs containerd; remove it", unit.Name)
 		}
-		if unit.Mask && (unit.Content != "" || len(unit.DropIns) > 0 || unit.Start != none) {
-			p.add(field+".mask", "a masked unit has no content and does not start; remove either")
-		}
-		for j, dropIn := range unit.DropIns {
-			p.word(fmt.Sprintf("%s.dropIns[%d].name", field, j), dropIn.Name, dropInPattern, "10-limits.conf")
-		}
+	}
+}
+
+func (p *problems) checkUnit(field string, unit *Unit) {
+	p.word(field+".name", unit.Name, unitPattern, "example.service")
+	p.oneOf(field+".start", unit.Start, none, beforeKubelet, afterKubelet)
+	if slices.Contains(ownUnits, unit.Name) && (unit.Content != "" || unit.Mask || unit.Start != none) {
+		p.add(field, "%s is the generator's own unit; change it by dropIns alone", unit.Name)
+	}
+	if unit.Mask && (unit.Content != "" || len(unit.DropIns) > 0 || unit.Start != none) {
+		p.add(field+".mask", "a masked unit has no content and does not start; remove either")
+	}
+	for j, dropIn := range unit.DropIns {
+		p.word(fmt.Sprintf("%s.dropIns[%d].name", field, j), dropIn.Name, dropInPattern, "10-limits.conf")
 	}
 }
 

@@ -46,15 +46,20 @@ func (p *problems) checkLabel(field, key, value string) {
 	for _, problem := range validation.IsValidLabelValue(value) {
 		p.add(field, "%s; correct it", problem)
 	}
-	domain, _, _ := strings.Cut(key, "/")
+	if !kubeletMaySet(key) {
+		p.add(field, "a kubelet may not give itself this label, and does not start with it; "+
+			"let the machine controllers set it: write it into the labels of the pool's node template")
+	}
+}
+
+// kubeletMaySet reports whether a kubelet starts with a label and the API server admits it.
+func kubeletMaySet(key string) bool {
+	domain, _, ok := strings.Cut(key, "/")
 	ofKubernetes := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
 		domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io")
 	allowed := slices.Contains(mayRegister, key) || strings.HasSuffix(domain, "node.kubernetes.io") ||
 		strings.HasSuffix(domain, "kubelet.kubernetes.io")
-	if strings.Contains(key, "/") && ofKubernetes && !allowed {
-		p.add(field, "a kubelet may not give itself this label, and does not start with it; "+
-			"let the machine controllers set it: write it into the labels of the pool's node template")
-	}
+	return !ok || !ofKubernetes || allowed
 }
 
 // ownFields are those of a KubeletConfiguration that other fields of the spec decide.

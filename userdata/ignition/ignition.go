@@ -106,13 +106,16 @@ func marshal(c config) ([]byte, error) {
 
 // files are those of the plan, and what other formats have keys for.
 func files(p *content.Plan) []content.File {
-	list := []content.File{{Path: "/etc/mcm/generator", Content: []byte(strings.Join(p.Comments, "\n") + "\n"), Mode: 0o644}}
+	comments := strings.Join(p.Comments, "\n") + "\n"
+	list := []content.File{{Path: "/etc/mcm/generator", Content: []byte(comments), Mode: 0o644}}
 	if p.Hostname != "" {
 		list = append(list, content.File{Path: "/etc/hostname", Content: []byte(p.Hostname + "\n"), Mode: 0o644})
 	}
 	if len(p.NTP) > 0 {
 		servers := "[Time]\nNTP=" + strings.Join(p.NTP, " ") + "\n"
-		list = append(list, content.File{Path: "/etc/systemd/timesyncd.conf.d/90-mcm.conf", Content: []byte(servers), Mode: 0o644})
+		list = append(list, content.File{
+			Path: "/etc/systemd/timesyncd.conf.d/90-mcm.conf", Content: []byte(servers), Mode: 0o644,
+		})
 	}
 	list = append(list, p.Files...)
 	for _, u := range p.Units {
