@@ -2,7 +2,8 @@ package userdata
 
 // The kind that Decode reads.
 const (
-	APIVersion = "userdata.mcm.cluster.x-k8s.io/v1alpha1"
+	Group      = "userdata.mcm.cluster.x-k8s.io"
+	APIVersion = Group + "/v1alpha1"
 	Kind       = "MachineUserData"
 )
 
