@@ -22,6 +22,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/console"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/userdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/validate"
 )
 
@@ -62,7 +63,8 @@ func newRoot(connector connector) *cobra.Command {
 	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c), newRecover(c))
 	readers := inspect.Deps{Connect: c.readers, Now: time.Now, APIServer: c.apiServer}
 	root.AddCommand(inspect.Commands(readers)...)
-	root.AddCommand(bundle.New(readers, version), validate.New(c.writtenNamespace), console.New(readers.Kept))
+	root.AddCommand(bundle.New(readers, version), validate.New(c.writtenNamespace), console.New(readers.Kept),
+		userdata.New())
 	return root
 }
 

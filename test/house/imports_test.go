@@ -43,6 +43,12 @@ var parts = map[string]part{
 		ours: []string{"api", "bootstrap", "cloud"}, theirs: []string{"k8s.io/", "sigs.k8s.io/controller-runtime/"},
 	},
 
+	// The generator of boot data: a library of its own, without a controller's.
+	"userdata": {theirs: []string{
+		"github.com/blang/semver/v4", "k8s.io/apimachinery/pkg/util/", "k8s.io/kubelet/config/", "sigs.k8s.io/json",
+		"sigs.k8s.io/yaml",
+	}},
+
 	"fence": {ours: []string{"cloud"}, theirs: kubernetes},
 
 	"naming": {ours: []string{"api"}, theirs: []string{"github.com/google/uuid", "k8s.io/apimachinery/"}},
