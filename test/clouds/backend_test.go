@@ -9,6 +9,7 @@ import (
 func backends() map[string]func(*testing.T) backend {
 	return map[string]func(*testing.T) backend{
 		"AWS":       startAWS,
+		"kubevirt":  startKubeVirt,
 		"OpenStack": startOpenStack,
 		"vsphere":   startVSphere,
 	}

@@ -137,7 +137,7 @@ func TestBroken(t *testing.T) {
 		},
 		"a cloud without a driver": {
 			"provider: sim", "provider: none",
-			`Error: -: MachineClass/a: provider: no driver is named "none", use one of AWS, kubevirt, OpenStack, sim, vsphere`, 1,
+			`Error: -: MachineClass/a: provider: no driver is named "none", use one of AWS, OpenStack, kubevirt, sim, vsphere`, 1,
 		},
 		"a field of the wrong type": {
 			"provider: sim", "provider: 5",
