@@ -61,6 +61,7 @@ func TestAccount(t *testing.T) {
 	t.Run("NoRoom", func(t *testing.T) { noRoom(newScene(t, namespace(t, "no-room"), class(nil))) })
 	t.Run("NameTaken", func(t *testing.T) { nameTaken(newScene(t, namespace(t, "name-taken"), class(nil))) })
 	t.Run("SameNameSince", func(t *testing.T) { sameName(newScene(t, namespace(t, "same-name"), class(nil))) })
+	t.Run("Served", func(t *testing.T) { served(t, namespace(t, "served")) })
 	t.Run("NoKubeVirt", noKubeVirt)
 }
 
@@ -122,6 +123,35 @@ func sameName(s *scene) {
 	}
 	if d, err := s.account.Delete(s.Context(), ref); err != nil || !d.Done || d.Found {
 		s.Errorf("delete: got %+v, %v, want it done with nothing found", d, err)
+	}
+}
+
+// served: the driver's own connection, with all that the kubeconfig says, makes a VM that runs and
+// removes it.
+func served(t *testing.T, n *kubevirttest.Namespace) {
+	t.Helper()
+	at := n.Serve()
+	t.Cleanup(at.Close)
+	d := kubevirt.NewDriver(time.Now, nil)
+	parsed, _ := d.Parse(class(nil))
+	a, err := d.Open(t.Context(), parsed, cloud.Credentials{"kubeconfig": at.Kubeconfig()})
+	must(t, err)
+	s := &scene{T: t, n: n, class: parsed, account: a}
+	_, err = s.create()
+	must(t, err)
+	must(t, n.Move(t.Context())) // after the move that the last call has begun
+	guests, err := at.Guests(t.Context())
+	must(t, err)
+	if len(guests) != 1 || string(guests[0].UserData) != "#cloud-config" {
+		t.Fatalf("guests: %+v, want one with its user data", guests)
+	}
+	for range 3 {
+		_, err = a.Delete(t.Context(), cloud.Ref{Name: "w-1", OwnerID: "o-1", Class: parsed})
+		must(t, err)
+		must(t, n.Move(t.Context()))
+	}
+	if things, err := n.Things(t.Context()); err != nil || len(things) != 0 {
+		t.Errorf("left: %+v, %v, want nothing", things, err)
 	}
 }
 

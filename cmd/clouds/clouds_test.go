@@ -2,6 +2,7 @@ package clouds
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -24,6 +25,17 @@ func TestOfflineKnowsEveryCloud(t *testing.T) {
 	for _, d := range Offline(Options{}) {
 		if _, err := d.Open(t.Context(), cloud.Class{}, nil); cloud.CodeOf(err) != cloud.Invalid {
 			t.Errorf("%s opens an account: %v", d.Traits().Name, err)
+		}
+	}
+}
+
+// TestDriversFitTogether: names that differ only by case are one name, and a manager with two drivers of
+// one name does not start.
+func TestDriversFitTogether(t *testing.T) {
+	t.Parallel()
+	for _, drivers := range [][]cloud.Driver{Drivers(Options{}), Offline(Options{})} {
+		if _, err := cloud.NewRegistry(drivers, time.Now); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ func backends() map[string]func(*testing.T) backend {
 		"Azure":     startAzure,
 		"GCP":       startGCP,
 		"Hetzner":   startHetzner,
+		"kubevirt":  startKubeVirt,
 		"OpenStack": startOpenStack,
 		"vsphere":   startVSphere,
 	}

@@ -239,7 +239,7 @@ func templatesForAutoscaler(t *testing.T, r release) {
 			}
 		}
 	})
-	if found != 5 {
+	if found != 6 {
 		t.Errorf("%d MachineDeployments for the autoscaler", found)
 	}
 }
@@ -277,7 +277,7 @@ func templatesForHealthChecks(t *testing.T, r release) {
 			}
 		}
 	})
-	if found != 5 {
+	if found != 6 {
 		t.Errorf("%d MachineHealthChecks", found)
 	}
 }
