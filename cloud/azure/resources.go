@@ -123,8 +123,8 @@ func newLookup[T interface{ id() string }](all iter.Seq2[T, error]) *lookup[T] {
 	return l
 }
 
-// of returns the resource with this id, if the listing has it. It has none that the
-// credentials may not see.
+// of returns the resource with this id, if the listing has it. A listing that is denied is
+// empty.
 func (l *lookup[T]) of(id string) (item T, found bool, err error) {
 	id = strings.ToLower(id)
 	for !l.done {
