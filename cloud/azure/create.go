@@ -37,6 +37,11 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	if vm.RetryAfter > 0 && vm.State == cloud.StatePending && r.ProviderID == "" {
 		vm.ProviderID, vm.NodeProviderID = "", "" // one that turns out to find no room is taken back
 	}
+	if err == nil && vm.RetryAfter <= 0 && vm.State == cloud.StateRunning {
+		if vm.Addresses, err = a.addresses(ctx, opCreate, s, c.seen); err != nil {
+			return cloud.VM{}, driverkit.Restrict(err)
+		}
+	}
 	return vm, err
 }
 

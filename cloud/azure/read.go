@@ -88,13 +88,20 @@ func (a *account) addresses(ctx context.Context, op string, s *spec, v virtualMa
 		case e != nil:
 			return nil, e
 		}
-		for _, ip := range n.Properties.IPs {
-			if ip.Properties.Address != "" {
-				all = append(all, cloud.Address{Kind: "InternalIP", Value: ip.Properties.Address})
-			}
-		}
+		all = append(all, n.addresses()...)
 	}
 	return all, nil
+}
+
+// addresses are those of an interface.
+func (n networkInterface) addresses() []cloud.Address {
+	var all []cloud.Address
+	for _, ip := range n.Properties.IPs {
+		if ip.Properties.Address != "" {
+			all = append(all, cloud.Address{Kind: "InternalIP", Value: ip.Properties.Address})
+		}
+	}
+	return all
 }
 
 // interfaces are the ids of the interfaces of a VM, the primary one first. Where the cloud

@@ -58,63 +58,101 @@ func grouped[T any](ctx context.Context, a *account, s *spec, kind, version stri
 	}
 }
 
-// listVMs yields the VMs of the class. Lists of a group do not say which of them run, and
-// lists of a subscription say nothing else: both are read side by side.
+// listVMs yields the VMs of the class. Lists of a group say neither which of them run nor
+// their addresses, so the lists that do are read beside it, as far as needed.
 func (a *account) listVMs(ctx context.Context, s *spec) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
-		running := a.views(ctx)
-		defer running.stop()
+		states, interfaces := a.states(ctx), newLookup(grouped[networkInterface](ctx, a, s, nicType, networkVersion))
+		defer states.stop()
+		defer interfaces.stop()
 		for v, err := range grouped[virtualMachine](ctx, a, s, vmType, computeVersion) {
 			if err == nil && !driverkit.Carries(v.tags(), s.ownership) {
 				continue
 			}
-			if err == nil && v.Properties.ProvisioningState != stateCreating {
-				v.Properties.InstanceView, err = running.of(v.ID)
+			var vm cloud.VM
+			if err == nil {
+				vm, err = a.listed(s, v, states, interfaces)
 			}
 			if err != nil {
 				yield(cloud.Resource{}, err)
 				return
 			}
-			if !yield(driverkit.VMResource(s.vmOf(v), v.userTags()), nil) {
+			if !yield(driverkit.VMResource(vm, v.userTags()), nil) {
 				return
 			}
 		}
 	}
 }
 
-// views are the instance views of all VMs of the subscription, read as far as needed.
-type views struct {
-	next func() (virtualMachine, error, bool)
+// listed completes a VM of a list.
+func (a *account) listed(s *spec, v virtualMachine, states *lookup[virtualMachine],
+	interfaces *lookup[networkInterface],
+) (cloud.VM, error) {
+	if v.Properties.ProvisioningState == stateCreating || v.Properties.ProvisioningState == stateDeleting {
+		return s.vmOf(v), nil
+	}
+	shown, _, err := states.of(v.ID)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	v.Properties.InstanceView = shown.Properties.InstanceView
+	vm := s.vmOf(v)
+	for _, id := range a.interfaces(s, v) {
+		n, found, err := interfaces.of(id)
+		if err != nil {
+			return cloud.VM{}, err
+		}
+		if found {
+			vm.Addresses = append(vm.Addresses, n.addresses()...)
+		}
+	}
+	return vm, nil
+}
+
+// lookup finds resources of a listing by their ids, and reads no more of it than it has to.
+type lookup[T interface{ id() string }] struct {
+	next func() (T, error, bool)
 	stop func()
-	seen map[string]*instanceView // by id in small letters
+	seen map[string]T // by id in small letters
 	done bool
 }
 
-func (a *account) views(ctx context.Context) *views {
-	w := &views{seen: map[string]*instanceView{}}
-	w.next, w.stop = iter.Pull2(list[virtualMachine](ctx, a.client, opList, request{
+func newLookup[T interface{ id() string }](all iter.Seq2[T, error]) *lookup[T] {
+	l := &lookup[T]{seen: map[string]T{}}
+	l.next, l.stop = iter.Pull2(all)
+	return l
+}
+
+// of returns the resource with this id, if the listing has it. A listing that is denied is
+// empty.
+func (l *lookup[T]) of(id string) (item T, found bool, err error) {
+	id = strings.ToLower(id)
+	for !l.done {
+		if item, found = l.seen[id]; found {
+			return item, true, nil
+		}
+		next, err, more := l.next()
+		switch {
+		case !more || cloud.CodeOf(err) == cloud.Denied:
+			l.done = true
+		case err != nil:
+			return item, false, err
+		default:
+			l.seen[strings.ToLower(next.id())] = next
+		}
+	}
+	item, found = l.seen[id]
+	return item, found, nil
+}
+
+func (r resource) id() string { return r.ID }
+
+// states are the instance views of all VMs of the subscription.
+func (a *account) states(ctx context.Context) *lookup[virtualMachine] {
+	return newLookup(list[virtualMachine](ctx, a.client, opList, request{
 		path: "/subscriptions/" + url.PathEscape(a.client.subscription) + "/providers/" + vmType, version: computeVersion,
 		query: url.Values{"statusOnly": {"true"}},
 	}))
-	return w
-}
-
-// of returns the view of a VM; nil if the cloud does not show it. Credentials that may not
-// look at the whole subscription see none.
-func (w *views) of(id string) (*instanceView, error) {
-	id = strings.ToLower(id)
-	for w.seen[id] == nil && !w.done {
-		v, err, more := w.next()
-		switch {
-		case !more || cloud.CodeOf(err) == cloud.Denied:
-			w.done = true
-		case err != nil:
-			return nil, err
-		default:
-			w.seen[strings.ToLower(v.ID)] = v.Properties.InstanceView
-		}
-	}
-	return w.seen[id], nil
 }
 
 // userTags are the tags of a resource as they were given, in the case that the cloud shows.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,5 +129,25 @@ func TestRecordedFailure(t *testing.T) {
 	}
 	if x := r.Look("m-1"); x.Name == "" || !x.Deleted.IsZero() {
 		t.Errorf("create deletes a VM that is recorded: %+v", x)
+	}
+}
+
+// TestListedAddresses: Cluster API waits for addresses of machines, and the manager looks
+// at many machines by one listing, whose VMs Azure shows without them.
+func TestListedAddresses(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, func(s *azuretest.Settings) { s.Capacity = nil })
+	if _, err := r.account.Create(t.Context(), r.request); err != nil {
+		t.Fatal(err)
+	}
+	r.now.Advance(time.Minute)
+	made, err := r.account.Create(t.Context(), r.request)
+	if err != nil || len(made.Addresses) != 1 {
+		t.Fatalf("create: got %+v, %v, want an address", made, err)
+	}
+	for found, err := range r.account.List(t.Context(), r.request.Class, cloud.KindVM) {
+		if err != nil || !slices.Equal(found.VM.Addresses, made.Addresses) || found.VM.State != cloud.StateRunning {
+			t.Errorf("list: got %+v, %v, want a VM that runs at %v", found.VM, err, made.Addresses)
+		}
 	}
 }
