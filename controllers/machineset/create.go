@@ -89,7 +89,7 @@ func (c *Controller) createMachine(ctx context.Context, s *scope, ordinal int64)
 		s.memory.batch.done[ordinal] = true
 		return m.Name, nil
 	case !apierrors.IsAlreadyExists(err):
-		if !createRejected(err) {
+		if !rejected(err) {
 			s.memory.batch.unanswered = c.Clock.Now()
 		}
 		return "", fmt.Errorf("create Machine %s: %w", m.Name, err)
@@ -126,8 +126,8 @@ func (c *Controller) chooseClass(ctx context.Context, s *scope, m *machinev1.Mac
 	return nil
 }
 
-// createRejected reports whether the error proves that the API server created nothing.
-func createRejected(err error) bool {
+// rejected reports whether the error proves that the API server created or deleted nothing.
+func rejected(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
 		return false

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // StaleMachines counts machines that were deleted because their health check
@@ -50,6 +54,7 @@ func (c *Controller) deleteMachine(ctx context.Context, s *scope, m *machinev1.M
 		preconditions.ResourceVersion = &m.ResourceVersion
 	}
 	err := c.Client.Delete(ctx, m.DeepCopy(), preconditions)
+	s.memory.noteDelete(m, c.Clock.Now(), err)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Machine %s: %w", m.Name, err)
 	}
@@ -59,6 +64,31 @@ func (c *Controller) deleteMachine(ctx context.Context, s *scope, m *machinev1.M
 	}
 	s.replaceMachine(s.memory.machines.Deleted(m, s.now))
 	return nil
+}
+
+// noteDelete remembers a request to delete m that got no answer, and forgets one when m is answered for.
+func (r *memory) noteDelete(m *machinev1.Machine, at time.Time, err error) {
+	if err == nil || rejected(err) {
+		delete(r.deletes, m.UID)
+		return
+	}
+	if r.deletes == nil {
+		r.deletes = map[types.UID]unanswered{}
+	}
+	r.deletes[m.UID] = unanswered{at: at, resourceVersion: m.ResourceVersion}
+}
+
+// deletesInFlight returns those of the Machines that a request without an answer may still delete. Any
+// other one that goes in their place would be one too many.
+func (s *scope) deletesInFlight(machines []*machinev1.Machine) []*machinev1.Machine {
+	maps.DeleteFunc(s.memory.deletes, func(_ types.UID, d unanswered) bool { return s.now.Sub(d.at) >= fence.Reach })
+	var found []*machinev1.Machine
+	for _, m := range machines {
+		if d, asked := s.memory.deletes[m.UID]; asked && d.resourceVersion == m.ResourceVersion {
+			found = append(found, m)
+		}
+	}
+	return found
 }
 
 // deleteSet deletes the Machines of a set that is being deleted, and removes the

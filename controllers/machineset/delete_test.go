@@ -3,12 +3,14 @@ package machineset
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
@@ -135,5 +137,43 @@ func TestStaleMachinesAreCounted(t *testing.T) {
 	env.settle()
 	if got := testutil.ToFloat64(StaleMachines) - before; got != 1 {
 		t.Errorf("counted %v machines, want 1: those that failed their health check", got)
+	}
+}
+
+// TestUnansweredDeletion: a request whose answer was lost may still delete its Machine. Until it cannot, no
+// other Machine goes in its place, whatever their ranks have become; else the set loses both.
+func TestUnansweredDeletion(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		after time.Duration
+		touch bool // the Machine that the request names changes, so that the request deletes nothing
+		want  string
+	}{
+		"in flight": {want: "b"},
+		"too late":  {after: fence.Reach, want: "a"},
+		"outdated":  {touch: true, want: "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := newEnv(t, newSet(1), newMember("a", phase(machinev1.MachineRunning)),
+				newMember("b", phase(machinev1.MachineRunning)))
+			env.Fault = func(r harness.Request) error {
+				if r.Verb == "delete" {
+					return errBoom
+				}
+				return nil
+			}
+			_, _ = env.reconcile()
+			env.Fault = nil
+			env.become(machinev1.MachineUnknown, "b")
+			if tc.touch {
+				harness.Edit(env.Cluster, env.machine("a"), func(m *machinev1.Machine) { m.Labels["touched"] = "yes" })
+			}
+			env.Clock.SetTime(env.Clock.Now().Add(tc.after))
+			env.settle()
+			if alive := env.alive(); len(alive) != 1 || alive[0] != tc.want {
+				t.Errorf("alive are %v, want %s alone", alive, tc.want)
+			}
+		})
 	}
 }

@@ -20,6 +20,8 @@ type memory struct {
 	machines fresh.Writes[*machinev1.Machine]
 	// batch is the last reservation of this process.
 	batch batch
+	// deletes are the requests of this process to delete Machines that got no answer, by UID.
+	deletes map[types.UID]unanswered
 	// unfrozenUntil is until when a set that a person has unfrozen is not frozen again.
 	unfrozenUntil time.Time
 	// reportedProblems is the message of the last Event about the spec.
@@ -28,6 +30,13 @@ type memory struct {
 	holdReported bool
 	// kept is since when surplus machines are kept; zero if none are.
 	kept keeping
+}
+
+// unanswered is a request to delete a Machine that may still take effect, as long as the Machine has the
+// resource version that the request names.
+type unanswered struct {
+	at              time.Time
+	resourceVersion string
 }
 
 // keeping is since when surplus machines are kept, and at which size of the set.

@@ -73,6 +73,9 @@ func (c *Controller) findSurplus(ctx context.Context, s *scope) ([]*machinev1.Ma
 	if count <= 0 {
 		return nil, nil
 	}
+	if asked := s.deletesInFlight(candidates); len(asked) > 0 {
+		return asked[:min(count, len(asked))], nil // whatever their rank is now: the request is only repeated
+	}
 	ranking := rollout.Ranking{Now: s.now, Chosen: s.requestedDeletions()}
 	if names, err := fallback.ClassesOfSet(ctx, c.Client, s.set); err != nil {
 		return nil, err

@@ -220,7 +220,8 @@ func (c *Checker) explain(err error, w *Writer) error {
 	return fmt.Errorf("%w; by %s", err, w)
 }
 
-// since returns the loosest bounds of what was asked for since then.
+// since returns the loosest bounds of what was asked for since then. What changed at that very moment may
+// have changed after a reconcile had read it.
 func (c *Checker) since(uid types.UID, began time.Time) (b bounds, known bool) {
 	all := c.wanted[uid]
 	for _, w := range slices.Backward(all) {
@@ -228,7 +229,7 @@ func (c *Checker) since(uid types.UID, began time.Time) (b bounds, known bool) {
 			b, known = w, true
 		}
 		b.most, b.least, b.unlimited = max(b.most, w.most), min(b.least, w.least), b.unlimited || w.unlimited
-		if !w.at.After(began) {
+		if w.at.Before(began) {
 			break
 		}
 	}
