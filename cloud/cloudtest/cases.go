@@ -116,8 +116,10 @@ func requests() []testCase {
 			"C39", "Console", "Why a machine did not join stands at the end of its console, and is to be seen before it goes.",
 			console,
 		},
-		{"C40", "Names", "A name that the cloud does not take is refused before anything is made, and the longest works.",
-			names},
+		{
+			"C40", "Names", "A name that the cloud does not take is refused before anything is made, and the longest works.",
+			names,
+		},
 		{
 			"C41", "CapacityReturns", "A machine that the cloud once had no capacity for gets its VM when there is some.",
 			capacityReturns,

@@ -64,7 +64,7 @@ func (c *Controller) checkNames(ctx context.Context, s *scope) error {
 	class := s.set.Spec.Template.Spec.Class.Name
 	resolved, err := c.Resolve(ctx, c.Client, s.set.Namespace, class)
 	if err != nil || resolved.Driver == nil {
-		return nil
+		return nil //nolint:nilerr // the Machines report it
 	}
 	name, cloud := naming.NewNames(s.set).Name(0), resolved.Driver.Traits()
 	if wrong := cloud.Names.Problem(name); wrong != "" {

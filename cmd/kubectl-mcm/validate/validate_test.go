@@ -137,7 +137,8 @@ func TestBroken(t *testing.T) {
 		},
 		"a cloud without a driver": {
 			"provider: sim", "provider: none",
-			`Error: -: MachineClass/a: provider: no driver is named "none", use one of AWS, Azure, GCP, Hetzner, OpenStack, kubevirt, sim, vsphere`, 1,
+			`Error: -: MachineClass/a: provider: no driver is named "none", use one of ` +
+				`AWS, Azure, GCP, Hetzner, OpenStack, kubevirt, sim, vsphere`, 1,
 		},
 		"a field of the wrong type": {
 			"provider: sim", "provider: 5",
