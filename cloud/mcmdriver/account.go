@@ -36,6 +36,10 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 		return cloud.VM{}, cloud.Errorf(cloud.Invalid, "check user data", "UserDataTooLarge",
 			"it has %d bytes, and the cloud takes %d; make it smaller", len(r.UserData), limit)
 	}
+	if wrong := a.driver.traits.Cloud.Names.Problem(r.Name); wrong != "" {
+		return cloud.VM{}, cloud.Errorf(cloud.Invalid, "check name", "InvalidName",
+			"the name of machine %s %s; give its MachineSet another name", r.Name, wrong)
+	}
 	r.UserData, r.Annotations = slices.Clone(r.UserData), maps.Clone(r.Annotations)
 	begin := func() error {
 		if ctx.Err() != nil {

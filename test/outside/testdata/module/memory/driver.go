@@ -29,8 +29,12 @@ func NewDriver(transport http.RoundTripper) cloud.Driver {
 
 type driver struct{ http *http.Client }
 
+var nameLimits = cloud.NameLimits{Max: 63}
+
 func (driver) Traits() cloud.Traits {
-	return cloud.Traits{Name: Provider, UserDataMax: userDataMax, Names: cloud.NameLimits{Max: 63}, NodeNamed: true, CreateKey: true}
+	return cloud.Traits{
+		Name: Provider, UserDataMax: userDataMax, Names: nameLimits, NodeNamed: true, CreateKey: true,
+	}
 }
 
 func (driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
@@ -66,8 +70,8 @@ type account struct {
 
 func (a account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
 	const op = "create VM"
-	if len(r.UserData) > userDataMax {
-		return cloud.VM{}, cloud.Errorf(cloud.Invalid, op, "UserDataTooLarge", "%d bytes of user data", len(r.UserData))
+	if err := cloud.Worst(op, r.Problems(nameLimits, userDataMax), cloud.BlocksCreate); err != nil {
+		return cloud.VM{}, err
 	}
 	s := r.Class.Spec.(*Spec)
 	tags := maps.Clone(r.Tags)

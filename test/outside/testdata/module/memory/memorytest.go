@@ -34,7 +34,7 @@ func Harness(driver func(transport http.RoundTripper, s *Server) cloud.Driver) c
 			"C15": "a list has one page",
 			"C16": "the cloud shows a VM at once", "C19/Expired": "there are no sessions", "C19/MidFlow": "there are no sessions",
 			"C24/Many": "a VM has one address", "C25": "the cloud has no volumes", "C26": "the cloud has no disks",
-			"C28": "the cloud has VMs only", "C32": "the cloud has one stock", "C33": "the cloud takes no VM away",
+			"C28": "the cloud has VMs only", "C32": "the cloud has one stock", "C41": "its stock does not end", "C33": "the cloud takes no VM away",
 			"C34": "a list has one page", "C36": "the cloud's tags cannot change",
 			"C37": "the cloud cannot restart a VM", "C38": "the cloud has no load balancers",
 			"C39": "the cloud shows no consoles",
