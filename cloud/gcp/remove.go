@@ -32,7 +32,7 @@ func (a *account) vmParts(ctx context.Context, s *spec, r cloud.Ref) ([]driverki
 	if i != nil {
 		at := i.place()
 		return []driverkit.Part{{Kind: cloud.KindVM, ID: at.id(), Remove: func(ctx context.Context) (bool, error) {
-			return a.removeVM(ctx, *i)
+			return a.removeVM(ctx, s, *i)
 		}}}, nil
 	}
 	at, n := a.at(s, r), noteOf(r.State)
@@ -46,11 +46,16 @@ func (a *account) vmParts(ctx context.Context, s *spec, r cloud.Ref) ([]driverki
 	return []driverkit.Part{{Kind: cloud.KindVM, ID: at.id()}}, nil
 }
 
-// removeVM asks for an instance to go. One that is protected from that loses its protection first:
-// its machine is deleted, so that it has served its purpose.
-func (a *account) removeVM(ctx context.Context, i instance) (gone bool, err error) {
+// removeVM asks for an instance to go. The protection from deletion that its class asks for is removed
+// first, because its machine is deleted. Any other one was set by a person, and stays.
+func (a *account) removeVM(ctx context.Context, s *spec, i instance) (gone bool, err error) {
 	at := i.place()
-	if i.DeletionProtection {
+	switch {
+	case i.DeletionProtection && !s.DeletionProtection:
+		return false, cloud.Errorf(cloud.Denied, opDelete, "DeletionProtected",
+			"instance %s in zone %s is protected from deletion, and its class does not ask for that; remove the protection",
+			at.name, at.zone)
+	case i.DeletionProtection:
 		e := a.client.do(ctx, opDelete, driverkit.Call{
 			Method: http.MethodPost,
 			URL:    in(at.zone, "instances", at.name, "setDeletionProtection") + "?deletionProtection=false",

@@ -66,7 +66,7 @@ func (c *Controller) deleteMachine(ctx context.Context, s *scope, m *machinev1.M
 	return nil
 }
 
-// noteDelete remembers a request to delete m that got no answer, and forgets one when m is answered for.
+// noteDelete remembers a request to delete m that got no answer, and forgets it after one that did.
 func (r *memory) noteDelete(m *machinev1.Machine, at time.Time, err error) {
 	if err == nil || rejected(err) {
 		delete(r.deletes, m.UID)
@@ -78,8 +78,8 @@ func (r *memory) noteDelete(m *machinev1.Machine, at time.Time, err error) {
 	r.deletes[m.UID] = unanswered{at: at, resourceVersion: m.ResourceVersion}
 }
 
-// deletesInFlight returns those of the Machines that a request without an answer may still delete. Any
-// other one that goes in their place would be one too many.
+// deletesInFlight returns those of the Machines that a request without an answer may still delete. If the
+// set deleted another one instead, it could lose both.
 func (s *scope) deletesInFlight(machines []*machinev1.Machine) []*machinev1.Machine {
 	maps.DeleteFunc(s.memory.deletes, func(_ types.UID, d unanswered) bool { return s.now.Sub(d.at) >= fence.Reach })
 	var found []*machinev1.Machine

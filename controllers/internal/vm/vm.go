@@ -116,15 +116,15 @@ func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 	// The answer may be what failed: what was not there before may be there now.
 	e.update(key, func(n *memory) {
 		n.missing = time.Time{}
-		if traits.StickyKeys && asked(err, cloud.Exhausted) {
+		if traits.StickyKeys && answered(err, cloud.Exhausted) {
 			n.refused = w.Attempt
 		}
 	})
 	return cloud.VM{}, err
 }
 
-// asked reports whether err is of that code, and an answer of the cloud to this request.
-func asked(err error, code cloud.Code) bool {
+// answered reports whether err has that code, and is the cloud's answer to this request.
+func answered(err error, code cloud.Code) bool {
 	e, ok := errors.AsType[*cloud.Error](err)
 	return ok && e.Code == code && !e.Remembered
 }
