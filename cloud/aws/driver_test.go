@@ -24,7 +24,7 @@ import (
 
 const ownerTag = "mcm.cluster.x-k8s.io/owner-id"
 
-// clock is a clock that only moves when it is told to.
+// clock is a clock that only a test moves.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

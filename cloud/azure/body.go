@@ -70,7 +70,9 @@ func (a *account) machine(s *spec, r cloud.CreateRequest, p *plan) virtualMachin
 func (s *spec) osProfile(r cloud.CreateRequest) *osProfile {
 	key := s.Properties.OS.Linux.SSH.Key
 	key.Path = cmp.Or(key.Path, "/home/"+s.Properties.OS.User+"/.ssh/authorized_keys")
-	key.Data = cmp.Or(strings.TrimSpace(key.Data), nobodysKey)
+	if key.Data = strings.TrimSpace(key.Data); key.Data == "" {
+		key.Data = spareKey()
+	}
 	return &osProfile{
 		ComputerName: r.Name, User: s.Properties.OS.User, CustomData: base64.StdEncoding.EncodeToString(r.UserData),
 		Linux: linuxConfiguration{

@@ -1,8 +1,39 @@
 package azure
 
-// nobodysKey is for classes without an SSH key, because Azure wants one. Its private half was
-// never kept. MCM makes a key for each call, by which a repeated call asks for another VM.
-const nobodysKey = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQCn1c7C87LkyukaCQ4A/ZlIu4uaEW3ewatYs41IyIhtd5KL211t4lZPQvbM" +
-	"TiuuPDs41TgUldvOWCqkDDqdNML1niayN1y9LlE2hMJDKCVSbyoH6E2qB4XmLu3k5xSFh8vnwarCer0BhpjbaI2rcb+zZ6qy" +
-	"Z6oifAjJggd7DeD/8K4VKgoMXjT3ItcTKi5UnGM1WUaT458He9RUChjdk9h2sj9BQFGD7Hj2ImN0kmWXzzvjfVQH2/cU63At" +
-	"ft4cE84T+BaGVYhwvferCYNw+7LZzt9P7yQrSZsUmD9SO/Phvu8+YdjBx0zXy3bdvTYw9WcYNsW8o35NwTKAKRqIYSKl"
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/binary"
+	"math/big"
+	"sync"
+)
+
+// spareKey returns the public SSH key for classes without one, because Azure wants one. It is made once in
+// each process, and its private half is dropped at once, so that it opens no VM. MCM makes one for each call.
+// Another process sends another one, which is harmless: If-None-Match refuses its request if the VM exists.
+var spareKey = sync.OnceValue(func() string {
+	const bits = 2048 // the least that Azure takes
+	private, err := rsa.GenerateKey(rand.Reader, bits)
+	if err != nil {
+		panic(err) // only for a length that is not allowed
+	}
+	public := field(nil, []byte("ssh-rsa"))
+	public = field(public, positive(big.NewInt(int64(private.E))))
+	public = field(public, positive(private.N))
+	return "ssh-rsa " + base64.StdEncoding.EncodeToString(public)
+})
+
+// field appends a string of the wire format of SSH (RFC 4251, section 5).
+func field(to, text []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...) //nolint:gosec // some hundred bytes
+}
+
+// positive returns a number as the wire format has it: a zero byte keeps it from being negative.
+func positive(n *big.Int) []byte {
+	text := n.Bytes()
+	if len(text) > 0 && text[0]&0x80 != 0 {
+		return append([]byte{0}, text...)
+	}
+	return text
+}

@@ -32,7 +32,7 @@ const (
 	pageSize = 10
 )
 
-// clock is a clock that only moves when it is told to.
+// clock is a clock that only a test moves.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

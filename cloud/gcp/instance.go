@@ -24,8 +24,8 @@ const (
 )
 
 // userData returns the metadata with the user data. A script is run by Google's agent, as with
-// MCM's driver; cloud-init and Ignition read the rest. What is no text goes as base64, which
-// cloud-init is told: JSON would not carry it.
+// MCM's driver; cloud-init and Ignition read the rest. What is no text goes as base64, since
+// JSON cannot carry it; an item beside it names the encoding to cloud-init.
 func userData(data []byte) []item {
 	switch {
 	case len(data) == 0:

@@ -126,7 +126,7 @@ func TestServerLeftOff(t *testing.T) {
 }
 
 // TestNameOfAnother: a server that has the machine's name and another owner is neither taken nor
-// deleted, and the user is told which it is.
+// deleted, and the error names it.
 func TestNameOfAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

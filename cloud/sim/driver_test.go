@@ -21,7 +21,7 @@ import (
 
 const endpoint = "http://sim.invalid"
 
-// clock is a clock that only moves when it is told to.
+// clock is a clock that only a test moves.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

@@ -98,7 +98,7 @@ type Resource struct {
 	Subnet      string
 	IP          string
 	UserData    []byte
-	Terminated  time.Time // when it was told to go
+	Terminated  time.Time // when its deletion was requested
 	Code, Why   string    // state reason
 	Stopped     bool
 	Boots       int // after the first

@@ -45,7 +45,7 @@ type Settings struct {
 	Capacity map[string]int // VMs by "<zone>/<size>"; no entry is no limit
 	Quota    int            // VMs; 0 is no limit
 
-	// Violation is told of each request that the published model does not allow, and of each
+	// Violation is called with each request that the published model does not allow, and of each
 	// answer. It may be nil.
 	Violation func(text string)
 }
@@ -89,7 +89,7 @@ type Resource struct {
 	Properties  map[string]any // as it was asked for
 	Identity    any
 	Plan        any
-	Deleted     time.Time // when it was told to go
+	Deleted     time.Time // when its deletion was requested
 	FailedOf    string    // code; empty if it has not failed
 	FailureText string
 	Power       string // in place of running
@@ -199,7 +199,7 @@ func (c *Cloud) sorted() []*Resource {
 	return slices.SortedFunc(maps.Values(c.all), func(x, y *Resource) int { return x.serial - y.serial })
 }
 
-// settle lets happen what is due: VMs that were told to go go, with what goes with them.
+// settle lets happen what is due: VMs whose deletion was requested go, with what goes with them.
 func (c *Cloud) settle() {
 	for k, r := range c.all {
 		if r.Type != TypeVM || r.Deleted.IsZero() || c.now().Before(r.Deleted.Add(c.settings.Shutdown)) {

@@ -11,7 +11,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// The labels by which resources are told apart, as the driver writes them.
+// The labels that tell whose a resource is, as the driver writes them.
 const (
 	machineLabel = cloud.TagPrefix + "machine"
 	ownerLabel   = cloud.TagPrefix + "owner-id"

@@ -17,7 +17,9 @@ const Provider = "LegacyMemory"
 // NewDriver returns the driver for the manager.
 func NewDriver(transport http.RoundTripper, now func() time.Time) cloud.Driver {
 	return mcmdriver.Wrap(&Driver{&http.Client{Transport: transport}}, mcmdriver.Traits{
-		Cloud:            cloud.Traits{Name: Provider, UserDataMax: 16 << 10, Names: cloud.NameLimits{Max: 63}, Settle: time.Second, NodeNamed: true},
+		Cloud: cloud.Traits{
+			Name: Provider, UserDataMax: 16 << 10, Names: cloud.NameLimits{Max: 63}, Settle: time.Second, NodeNamed: true,
+		},
 		ProviderIDPrefix: prefix,
 		NodeProviderID:   func(providerID string) string { return providerID },
 		Secret:           []string{"key"},
