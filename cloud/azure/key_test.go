@@ -26,7 +26,7 @@ func TestSpareKey(t *testing.T) {
 		fields, data = append(fields, data[4:4+n]), data[4+n:]
 	}
 	if len(fields) != 3 || len(data) > 0 || string(fields[0]) != "ssh-rsa" || fields[2][0]&0x80 != 0 {
-		t.Fatalf("%d fields and %d bytes after them, want the type, the exponent and a positive modulus", len(fields), len(data))
+		t.Fatalf("%d fields and %d bytes after them, want the type, exponent and positive modulus", len(fields), len(data))
 	}
 	key := rsa.PublicKey{N: new(big.Int).SetBytes(fields[2]), E: int(new(big.Int).SetBytes(fields[1]).Int64())}
 	if key.N.BitLen() != 2048 || key.E != 65537 {

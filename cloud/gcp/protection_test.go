@@ -20,7 +20,7 @@ func TestDeletionProtection(t *testing.T) {
 	_, plain := w.open(class(nil), credentials())
 	m.Class = plain
 	if err := w.remove(a, m.Ref); cloud.CodeOf(err) != cloud.Denied || len(w.Things()) == 0 {
-		t.Fatalf("delete an instance that a person protects: %v, %d things left; want Denied and the VM", err, len(w.Things()))
+		t.Fatalf("delete what a person protects: %v, %d things left; want Denied and the VM", err, len(w.Things()))
 	}
 	m.Class = c
 	if err := w.remove(a, m.Ref); err != nil || len(w.Things()) != 0 {
