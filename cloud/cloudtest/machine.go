@@ -156,15 +156,21 @@ func (m *machine) gone(a cloud.Account) {
 // only fails unless exactly one VM of m is in the cloud.
 func (m *machine) only() {
 	m.k.Helper()
+	if ids := m.vms(); len(ids) != 1 {
+		m.k.Errorf("%s has %d VMs, want 1: %v", m.ref.Name, len(ids), ids)
+	}
+}
+
+// vms returns the ids of all VMs of m in the cloud.
+func (m *machine) vms() []string {
+	m.k.Helper()
 	var ids []string
 	for _, r := range m.k.ledger() {
 		if r.Kind == cloud.KindVM && r.MachineName == m.ref.Name && r.OwnerID == m.ref.OwnerID {
 			ids = append(ids, r.ID)
 		}
 	}
-	if len(ids) != 1 {
-		m.k.Errorf("%s has %d VMs, want 1: %v", m.ref.Name, len(ids), ids)
-	}
+	return ids
 }
 
 // secretTexts are the forms in which the user data may not appear.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -70,13 +69,6 @@ func (a *account) finished(ctx context.Context, c *config, r cloud.CreateRequest
 func checkRequest(c *config, r cloud.CreateRequest) error {
 	_, tags := tagCodec.Encode(r.Tags)
 	problems := slices.Concat(c.Problems, r.Problems(nameLimits, userDataMax), tags)
-	if n := len(c.addressMark(r.Ref).String()); c.Spec.FloatingIPPool != "" && n > descriptionMax {
-		problems = append(problems, cloud.Problem{
-			Severity: cloud.BlocksCreate, Field: "metadata.name",
-			Message: fmt.Sprintf("is %d characters too long for the description of a floating IP; take a shorter name",
-				n-descriptionMax),
-		})
-	}
 	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
 }
 

@@ -296,3 +296,23 @@ func TestNameFitsTheFloatingIP(t *testing.T) {
 		}
 	}
 }
+
+// TestMarkOfALongName: Neutron takes no description of more than 255 characters, and finds a
+// floating IP by its whole description only. Names of machines may have 253 characters.
+func TestMarkOfALongName(t *testing.T) {
+	t.Parallel()
+	c := &config{ownership: []string{"k"}}
+	const owner = "00000000-0000-4000-8000-000000000001"
+	mark := func(name string) string { return c.addressMark(cloud.Ref{Name: name, OwnerID: owner}).String() }
+	long := strings.Repeat("a", 252)
+	one, other := mark(long+"b"), mark(long+"c")
+	if len(one) > 255 || one == other {
+		t.Errorf("descriptions %q and %q, want different ones of at most 255 characters", one, other)
+	}
+	if read := readBirthmark(one); mark(read.machine) != one || read.owner != owner {
+		t.Errorf("description %q, read as %+v, is not written the same again", one, read)
+	}
+	if short := mark(long[:140]); !strings.HasSuffix(short, " machine="+long[:140]) || len(short) != 255 {
+		t.Errorf("description %q of a name that fits, want the whole name", short)
+	}
+}

@@ -68,7 +68,9 @@ func (a *account) addresses(ctx context.Context, op string, c *config, query url
 
 // addressesOf returns the floating IPs that are provably of r.
 func (a *account) addressesOf(ctx context.Context, op string, c *config, r cloud.Ref) ([]part, error) {
-	return owned(a.addresses(ctx, op, c, c.marked(r)), c, r)
+	query := c.marked(r)
+	r.Name = markedName(r.Name)
+	return owned(a.addresses(ctx, op, c, query), c, r)
 }
 
 // ensureAddress gives the server's port in its first network a floating IP of the pool,

@@ -22,8 +22,9 @@ const (
 	// userDataMax are as many bytes as are 65535 in base64.
 	userDataMax = 65535 / 4 * 3
 
-	// descriptionMax is how long a description in Neutron may be.
-	descriptionMax = 255
+	// markedNameMax is the room for a machine's name in a description in Neutron, of 255
+	// characters, beside the digest of a class and an owner id of 36.
+	markedNameMax = 140
 )
 
 // Drivers of persistent volumes.

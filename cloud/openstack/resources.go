@@ -316,7 +316,17 @@ func (c *config) portMark(r cloud.CreateRequest) birthmark {
 // addressMark is the birthmark of a floating IP of r. It depends on nothing but r,
 // because Neutron finds a floating IP by its whole description only.
 func (c *config) addressMark(r cloud.Ref) birthmark {
-	return birthmark{class: digest(c.ownership), owner: r.OwnerID, machine: r.Name}
+	return birthmark{class: digest(c.ownership), owner: r.OwnerID, machine: markedName(r.Name)}
+}
+
+// markedName is a machine's name as a description has room for it: of a longer one the beginning
+// and a digest, with a character between them that no name has. It is its own marked name.
+func markedName(name string) string {
+	if len(name) <= markedNameMax {
+		return name
+	}
+	rest := "~" + digest([]string{name})
+	return name[:markedNameMax-len(rest)] + rest
 }
 
 // marked is the query for the floating IPs of r. Without an owner id, which matches any,

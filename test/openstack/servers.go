@@ -230,8 +230,8 @@ func (p *Project) AddFloatingIP(t testing.TB, description string, tags []string)
 	return id
 }
 
-// Act does something with a server, as an administrator, and waits until it has
-// the status; empty waits until it is gone.
+// Act does something with a server, as an administrator, once Nova has finished what it is
+// at, and waits until it has the status; empty waits until it is gone.
 func (p *Project) Act(t testing.TB, id string, action object, status string) {
 	t.Helper()
 	method, path := http.MethodPost, "/servers/"+id+"/action"
@@ -239,6 +239,7 @@ func (p *Project) Act(t testing.TB, id string, action object, status string) {
 	if action == nil {
 		method, path, body = http.MethodDelete, "/servers/"+id, nil
 	}
+	p.Rest(t)
 	if err := p.Rig.admin.do(t.Context(), method, "nova"+path, body, nil); err != nil {
 		t.Fatalf("%v: %v", action, err)
 	}
