@@ -220,7 +220,7 @@ func (c *Checker) countClusters() {
 		seen := map[string]bool{}
 		for _, o := range k.All() {
 			infra := o.(*infrav1.MCMCluster)
-			id := infra.Annotations[machinev1.OwnerIDAnnotation]
+			id := machinev1.OwnerID(infra) // after a restore to before it was annotated, its UID again
 			cluster, found := s.KindOf(&clusterv1.Cluster{}).Look(types.NamespacedName{
 				Namespace: infra.Namespace,
 				Name:      infra.Labels[clusterv1.ClusterNameLabel],
