@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -19,6 +20,7 @@ const pause = 3 * time.Second
 type note struct {
 	Token     string `json:"token"`
 	Operation string `json:"operation,omitempty"`
+	Zone      string `json:"zone,omitempty"`   // of the operation; empty is the class's
 	Failed    int    `json:"failed,omitempty"` // how many operations of this attempt have failed
 }
 
@@ -50,7 +52,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	c := creation{account: a, op: op, s: s, r: r, at: place{s.Zone, r.Name}, note: noteOf(r.State)}
+	c := creation{account: a, op: op, s: s, r: r, at: place{s.zoneFor(r), r.Name}, note: noteOf(r.State)}
 	if c.note.Token != r.Token {
 		c.note = note{Token: r.Token}
 	}
@@ -68,8 +70,10 @@ func (c creation) ensure(ctx context.Context, want request) (cloud.VM, error) {
 		return c.get(ctx, c.op, c.r.Ref)
 	}
 	if c.note.Operation == "" {
-		return c.insert(ctx, want)
+		return c.begin(ctx, want)
 	}
+	wanted := c.at
+	c.at.zone = cmp.Or(c.note.Zone, c.s.Zone)
 	i, err := c.client.get(ctx, c.op, c.at)
 	if err != nil {
 		return cloud.VM{}, driverkit.Restrict(err)
@@ -84,6 +88,23 @@ func (c creation) ensure(ctx context.Context, want request) (cloud.VM, error) {
 	case !over:
 		return c.accepted(), nil
 	}
+	c.at = wanted
+	return c.begin(ctx, want)
+}
+
+// begin asks for the VM. Where the class has several zones, a request for another one that nobody
+// knows the outcome of may have made it: names are unique in a zone only.
+func (c creation) begin(ctx context.Context, want request) (cloud.VM, error) {
+	if len(c.s.allZones()) > 1 {
+		i, err := c.find(ctx, c.op, c.r.Ref)
+		switch {
+		case err != nil:
+			return cloud.VM{}, err
+		case i != nil:
+			c.at = i.place()
+			return c.progress(*i)
+		}
+	}
 	return c.insert(ctx, want)
 }
 
@@ -97,11 +118,14 @@ func (c creation) insert(ctx context.Context, want request) (cloud.VM, error) {
 	case e != nil && e.Reason == reasonExists:
 		return c.taken(ctx, e)
 	case e != nil:
-		return cloud.VM{}, c.s.refused(e)
+		return cloud.VM{}, c.s.refused(e, c.at.zone)
 	case o.Name == "":
 		return cloud.VM{}, driverkit.BrokenAnswer(c.op, "the answer names no operation")
 	}
-	c.note.Operation = o.Name
+	c.note.Operation, c.note.Zone = o.Name, ""
+	if c.at.zone != c.s.Zone {
+		c.note.Zone = c.at.zone
+	}
 	if err := c.failure(ctx, o); err != nil {
 		return cloud.VM{}, err
 	}
@@ -154,7 +178,8 @@ func (c creation) failure(ctx context.Context, o operation) error {
 		return nil
 	}
 	said := o.Error.Errors[0]
-	e := c.s.refused(toMinute(table.Error(c.op, driverkit.Answer{Code: said.Code, Message: said.Message}), c.client.now()))
+	e := toMinute(table.Error(c.op, driverkit.Answer{Code: said.Code, Message: said.Message}), c.client.now())
+	e = c.s.refused(e, c.at.zone)
 	if err := driverkit.Note(ctx, c.op, c.r, note{Token: c.r.Token, Failed: c.note.Failed + 1}); err != nil {
 		return err
 	}

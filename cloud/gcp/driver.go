@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +58,8 @@ func (judge) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace, Endpoint: "compute.googleapis.com",
 		Owner:  strings.Join(append([]string{region}, s.ownership...), " "),
-		Region: region, Zone: s.Zone, InstanceType: s.MachineType, Spec: s,
+		Region: region, Zone: s.Zone, Zones: slices.Sorted(slices.Values(s.allZones()[1:])),
+		InstanceType: s.MachineType, Spec: s,
 	}, s.Problems.Report()
 }
 

@@ -92,10 +92,10 @@ func toMinute(e *cloud.Error, now time.Time) *cloud.Error {
 }
 
 // refused adds to the error of a creation what is exhausted.
-func (s *spec) refused(e *cloud.Error) *cloud.Error {
+func (s *spec) refused(e *cloud.Error, zone string) *cloud.Error {
 	switch e.Code {
 	case cloud.Exhausted:
-		e.Offering = driverkit.ScopeOf(e).Of(s.offering())
+		e.Offering = driverkit.ScopeOf(e).Of(s.offering(zone))
 	case cloud.NotFound: // of something that the class names
 		e.Code = cloud.Invalid
 	case cloud.Unknown, cloud.Invalid, cloud.Denied, cloud.Throttled, cloud.Unavailable, cloud.TokenUsed:

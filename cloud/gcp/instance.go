@@ -46,8 +46,9 @@ func (s *spec) requestFor(r cloud.CreateRequest, project string, failed int) (re
 	all := driverkit.MergeTags(labels, s.Labels, mine)
 	items, wrongItems := s.items(r, items)
 	problems = slices.Concat(problems, wrong, wrongItems, driverkit.TooManyTags("labels", all, tagLimits))
+	zone := s.zoneFor(r)
 	q := request{
-		Name: r.Name, MachineType: "zones/" + s.Zone + "/machineTypes/" + s.MachineType, CanIPForward: s.CanIPForward,
+		Name: r.Name, MachineType: "zones/" + zone + "/machineTypes/" + s.MachineType, CanIPForward: s.CanIPForward,
 		DeletionProtection: s.DeletionProtection, MinCPUPlatform: s.MinCPUPlatform, Labels: all,
 		Tags: networkTags{s.Tags}, Metadata: metadata{items}, Scheduling: scheduling(s.Scheduling),
 	}
@@ -57,20 +58,20 @@ func (s *spec) requestFor(r cloud.CreateRequest, project string, failed int) (re
 	maps.DeleteFunc(labels, func(_, value string) bool { return value == elsewhere }) // disks have no metadata
 	for i := range s.Disks {
 		marks := driverkit.MergeTags(labels, s.Disks[i].Labels, driverkit.MergeTags(nil, s.marks(), mine))
-		q.Disks = append(q.Disks, s.disk(i, diskName(r, i, failed), marks))
+		q.Disks = append(q.Disks, s.disk(i, zone, diskName(r, i, failed), marks))
 	}
 	for _, n := range s.NetworkInterfaces {
 		q.NetworkInterfaces = append(q.NetworkInterfaces, s.nic(n, project))
 	}
-	s.addOptions(&q, project)
+	s.addOptions(&q, project, zone)
 	return q, problems
 }
 
 // addOptions adds what most classes do without.
-func (s *spec) addOptions(q *request, project string) {
+func (s *spec) addOptions(q *request, project, zone string) {
 	if g := s.GPU; g != nil {
 		q.Accelerators = []accelerator{{
-			Type: "projects/" + project + "/zones/" + s.Zone + "/acceleratorTypes/" + g.Type, Count: g.Count,
+			Type: "projects/" + project + "/zones/" + zone + "/acceleratorTypes/" + g.Type, Count: g.Count,
 		}}
 	}
 	for _, a := range s.ServiceAccounts {
@@ -126,12 +127,12 @@ func diskName(r cloud.CreateRequest, i, failed int) string {
 
 // disk returns a disk as it is asked for. A scratch disk is a part of its host and has neither an
 // image nor labels.
-func (s *spec) disk(i int, name string, labels map[string]string) diskRequest {
+func (s *spec) disk(i int, zone, name string, labels map[string]string) diskRequest {
 	d := s.Disks[i]
 	if d.Type == scratch {
 		return diskRequest{
 			AutoDelete: *d.AutoDelete, Type: scratch, Interface: d.Interface,
-			Params: diskParams{Type: "zones/" + s.Zone + "/diskTypes/local-ssd"},
+			Params: diskParams{Type: "zones/" + zone + "/diskTypes/local-ssd"},
 		}
 	}
 	q := diskRequest{
@@ -142,7 +143,7 @@ func (s *spec) disk(i int, name string, labels map[string]string) diskRequest {
 		},
 	}
 	if d.Type != "" {
-		q.Params.Type = "zones/" + s.Zone + "/diskTypes/" + d.Type
+		q.Params.Type = "zones/" + zone + "/diskTypes/" + d.Type
 	}
 	if e := d.Encryption; e != nil {
 		q.Encryption = &encryption{

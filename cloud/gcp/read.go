@@ -29,33 +29,48 @@ func (a *account) get(ctx context.Context, op string, r cloud.Ref) (cloud.VM, er
 }
 
 // find returns the instance that is provably of r, or nil if there is none. It has a name that is
-// unique in its zone, so that one look tells.
+// unique in its zone, so that one look into a zone tells.
 func (a *account) find(ctx context.Context, op string, r cloud.Ref) (*instance, error) {
 	s, err := driverkit.SpecOf[*spec](op, r.Class)
 	if err != nil {
 		return nil, driverkit.Restrict(err)
 	}
-	at := a.at(s, r)
-	if at.name == "" {
-		return nil, nil //nolint:nilnil // it names no machine
+	for _, at := range a.places(s, r) {
+		i, err := a.client.get(ctx, op, at)
+		if err != nil {
+			return nil, driverkit.Restrict(err)
+		}
+		if i != nil && s.owns(*i, r) {
+			return i, nil
+		}
 	}
-	i, err := a.client.get(ctx, op, at)
-	if err != nil || i == nil || !s.owns(*i, r) {
-		return nil, driverkit.Restrict(err)
-	}
-	return i, nil
+	return nil, nil //nolint:nilnil // there is none
 }
 
-// at returns where the instance of r is; without a name if its providerID is none of the project's.
-func (a *account) at(s *spec, r cloud.Ref) place {
-	if r.ProviderID == "" {
-		return place{s.Zone, r.Name}
+// places returns where the instance of r can be; none if r names no machine, or if its providerID
+// is none of the project's.
+func (a *account) places(s *spec, r cloud.Ref) []place {
+	var all []place
+	if r.ProviderID != "" {
+		if project, at, ok := decodeProviderID(r.ProviderID); ok && project == a.client.who.project {
+			all = append(all, at)
+		}
+		return all
 	}
-	project, at, ok := decodeProviderID(r.ProviderID)
-	if !ok || project != a.client.who.project {
-		return place{zone: s.Zone}
+	for _, zone := range s.allZones() {
+		if r.Name != "" {
+			all = append(all, place{zone, r.Name})
+		}
 	}
-	return at
+	return all
+}
+
+// zonesOf returns the zones that parts of r can be in.
+func (a *account) zonesOf(s *spec, r cloud.Ref) []string {
+	if at := a.places(s, r); r.ProviderID != "" && len(at) > 0 {
+		return []string{at[0].zone}
+	}
+	return s.allZones()
 }
 
 // wanted is find for calls that need the instance.
@@ -134,7 +149,7 @@ func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, 
 	}
 	call := driverkit.Call{Method: http.MethodGet, URL: in(s.Zone, "machineTypes", s.MachineType), Out: &out}
 	if e := a.client.do(ctx, op, call); e != nil {
-		return cloud.Capacity{}, driverkit.Restrict(s.refused(e), cloud.Invalid)
+		return cloud.Capacity{}, driverkit.Restrict(s.refused(e, s.Zone), cloud.Invalid)
 	}
 	gpus := int64(0)
 	for _, g := range out.Accelerators {

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -35,10 +36,11 @@ func (a *account) vmParts(ctx context.Context, s *spec, r cloud.Ref) ([]driverki
 			return a.removeVM(ctx, s, *i)
 		}}}, nil
 	}
-	at, n := a.at(s, r), noteOf(r.State)
+	n := noteOf(r.State)
 	if n.Operation == "" || r.ProviderID != "" {
 		return nil, nil
 	}
+	at := place{cmp.Or(n.Zone, s.Zone), r.Name}
 	o, err := a.client.operation(ctx, opDelete, at.zone, n.Operation)
 	if err != nil || o.Status == operationDone {
 		return nil, err
@@ -85,19 +87,29 @@ func (a *account) diskParts(ctx context.Context, s *spec, r cloud.Ref) ([]driver
 		return nil, nil
 	}
 	var parts []driverkit.Part
-	for d, err := range a.client.disksIn(ctx, opDelete, a.at(s, r).zone, filter) {
-		if err != nil {
-			return nil, driverkit.Restrict(err)
+	for _, zone := range a.zonesOf(s, r) {
+		for d, err := range a.client.disksIn(ctx, opDelete, zone, filter) {
+			if err != nil {
+				return nil, driverkit.Restrict(err)
+			}
+			if len(d.Users) == 0 && s.ownsDisk(d, r) {
+				parts = append(parts, a.diskPart(d.place()))
+			}
 		}
-		tags := codec.Decode(d.Labels)
-		mine := driverkit.Carries(d.Labels, s.ownership) && driverkit.IsOf(r, tags[ownerTag], tags[machineTag])
-		if len(d.Users) > 0 || !mine {
-			continue
-		}
-		remove := func(ctx context.Context) (bool, error) { return a.client.remove(ctx, opDelete, "disks", d.place()) }
-		parts = append(parts, driverkit.Part{Kind: cloud.KindDisk, ID: d.place().id(), Remove: remove})
 	}
 	return parts, nil
+}
+
+func (a *account) diskPart(at place) driverkit.Part {
+	return driverkit.Part{Kind: cloud.KindDisk, ID: at.id(), Remove: func(ctx context.Context) (bool, error) {
+		return a.client.remove(ctx, opDelete, "disks", at)
+	}}
+}
+
+// ownsDisk reports whether a disk is provably of r.
+func (s *spec) ownsDisk(d disk, r cloud.Ref) bool {
+	tags := codec.Decode(d.Labels)
+	return driverkit.Carries(d.Labels, s.ownership) && driverkit.IsOf(r, tags[ownerTag], tags[machineTag])
 }
 
 // filterOf returns the filter of what has a tag with a value.

@@ -1,7 +1,9 @@
 package gcp
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -45,6 +47,7 @@ type spec struct {
 	AdvancedMachineSpec *advancedSpec     `json:"advancedMachineFeatures"`
 	Tags                []string          `json:"tags"`
 	Zone                string            `json:"zone"`
+	Zones               []string          `json:"zones"` // ours; further zones of the region that machines may be in
 
 	ownership  []string // those of Tags that name the cluster and the role
 	keepsDisks bool     // disks outlive the VM by the class's wish
@@ -158,9 +161,23 @@ func (s *spec) interruptible() bool {
 	return s.Scheduling.Preemptible || s.Scheduling.ProvisioningModel == spot
 }
 
-// offering is what a VM of the class is made of.
-func (s *spec) offering() cloud.Offering {
-	o := cloud.Offering{Region: s.Region, Zone: s.Zone, InstanceType: s.MachineType}
+// zoneFor is the zone that the VM of r is asked for in.
+func (s *spec) zoneFor(r cloud.CreateRequest) string { return cmp.Or(r.Zone, s.Zone) }
+
+// allZones are those that VMs of the class may be in, the usual one first.
+func (s *spec) allZones() []string {
+	all := []string{s.Zone}
+	for _, zone := range s.Zones {
+		if !slices.Contains(all, zone) {
+			all = append(all, zone)
+		}
+	}
+	return all
+}
+
+// offering is what a VM of the class in a zone is made of.
+func (s *spec) offering(zone string) cloud.Offering {
+	o := cloud.Offering{Region: s.Region, Zone: zone, InstanceType: s.MachineType}
 	if s.interruptible() {
 		o.CapacityType = "spot"
 	}

@@ -16,6 +16,10 @@ func (s *spec) validate() {
 	s.Require(cloud.BlocksCreate, "machineType", s.MachineType, "name a machine type, e.g. n2-standard-4")
 	s.WarnIf(s.Region != "" && s.Zone != "" && regionOf(s.Zone) != s.Region, "region",
 		"is %q, but the zone %q is in another one; name its region", s.Region, s.Zone)
+	for i, zone := range s.Zones {
+		s.BlockIf(regionOf(zone) != regionOf(s.Zone), fmt.Sprintf("zones[%d]", i),
+			"is %q, which is no zone of the region of zone %q; name one that is, or remove it", zone, s.Zone)
+	}
 	s.validateTags()
 	s.validateDisks()
 	s.validateInterfaces()
