@@ -146,6 +146,9 @@ func (a *account) network(s *spec, r cloud.CreateRequest) *networkProfile {
 	ip.Properties.Primary = true
 	ip.Properties.Subnet.ID = a.client.group(s, s.Subnet.ResourceGroup) + "/providers/Microsoft.Network/virtualNetworks/" +
 		url.PathEscape(s.Subnet.VNet) + "/subnets/" + url.PathEscape(s.Subnet.Name)
+	for _, id := range s.Properties.Network.PoolIDs {
+		ip.Properties.Pools = append(ip.Properties.Pools, reference{ID: id})
+	}
 	p.IPs = []ipConfigured{ip}
 	return &networkProfile{Version: nicVersion, Configured: []nicConfigured{nic}}
 }

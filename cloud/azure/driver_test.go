@@ -114,6 +114,7 @@ func full() spec {
 			"networkProfile": spec{
 				"acceleratedNetworking": true,
 				"securityGroupID":       inGroup + "Microsoft.Network/networkSecurityGroups/nodes",
+				"loadBalancerPoolIDs":   []string{inGroup + "Microsoft.Network/loadBalancers/api/backendAddressPools/api"},
 			},
 			"identityID":         inGroup + "Microsoft.ManagedIdentity/userAssignedIdentities/i",
 			"diagnosticsProfile": spec{"enabled": true, "storageURI": "https://logs.blob.core.windows.net/"},

@@ -151,8 +151,9 @@ type nicConfigured struct {
 type ipConfigured struct {
 	Name       string `json:"name"`
 	Properties struct {
-		Primary bool      `json:"primary"`
-		Subnet  reference `json:"subnet"`
+		Primary bool        `json:"primary"`
+		Subnet  reference   `json:"subnet"`
+		Pools   []reference `json:"loadBalancerBackendAddressPools,omitempty"`
 	} `json:"properties"`
 }
 

@@ -127,11 +127,13 @@ type linuxSpec struct {
 	} `json:"ssh"`
 }
 
-// networkSpec: networkInterfaces have no effect, as with MCM; securityGroupID is not MCM's.
+// networkSpec: networkInterfaces have no effect, as with MCM; securityGroupID and
+// loadBalancerPoolIDs are not MCM's.
 type networkSpec struct {
 	Interfaces      json.RawMessage `json:"networkInterfaces"`
 	Accelerated     *bool           `json:"acceleratedNetworking"`
 	SecurityGroupID string          `json:"securityGroupID"`
+	PoolIDs         []string        `json:"loadBalancerPoolIDs"` // backend address pools
 }
 
 type machineSetSpec struct {

@@ -73,6 +73,9 @@ func rules() []cloudtest.Rule {
 			"providerSpec.tags[a]", create),
 		rule("slash in a tag", "Azure does not take it", class("c", spec{"tags": edit(owned("c", "r"), spec{"a/b": "1"})}),
 			"providerSpec.tags[a/b]", create),
+		rule("a load balancer", "an interface is in pools", with(spec{"networkProfile": spec{
+			"loadBalancerPoolIDs": []string{"/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/loadBalancers/api"},
+		}}), "providerSpec.properties.networkProfile.loadBalancerPoolIDs[0]", create),
 		rule("a misspelt field", "nothing reads it", class("c", spec{"colour": "red"}), "providerSpec.colour", warning),
 		rule("a number as name", "the type is wrong", class("c", spec{"location": 7}), "providerSpec.location", all),
 	}

@@ -125,6 +125,11 @@ func (s *spec) validatePlace() {
 		named)
 	s.WarnIf(named == 0 && !s.Wrong("properties"), "properties",
 		"name no zone, availabilitySet or virtualMachineScaleSet, without which MCM makes no VM; Azure chooses a zone")
+	for i, id := range p.Network.PoolIDs {
+		s.BlockIf(!strings.Contains(strings.ToLower(id), "/backendaddresspools/"),
+			fmt.Sprintf("properties.networkProfile.loadBalancerPoolIDs[%d]", i),
+			"is %q; give the resource id of a backend address pool", id)
+	}
 	if p.AvailabilitySet != nil {
 		s.Require(cloud.BlocksCreate, "properties.availabilitySet.id", p.AvailabilitySet.ID, "give its resource id")
 	}

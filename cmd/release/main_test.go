@@ -238,11 +238,16 @@ func TestNodesAreFound(t *testing.T) {
 		times  int    // nodes that kubeadm registers
 	}{
 		"cluster-template-aws-workers-only.yaml":       {"user data of MCM", onAWS, 1},
+		"cluster-template-azure-workers-only.yaml":     {"user data of MCM", "<<MACHINE_NAME>>", 1},
+		"cluster-template-gcp-workers-only.yaml":       {"user data of MCM", "<<MACHINE_NAME>>", 1},
+		"cluster-template-hetzner-workers-only.yaml":   {"user data of MCM", "<<MACHINE_NAME>>", 1},
 		"cluster-template-kubevirt-workers-only.yaml":  {"user data of MCM", "<<MACHINE_NAME>>", 1},
 		"cluster-template-openstack-workers-only.yaml": {"user data of MCM", "<<MACHINE_NAME>>", 1},
 		"cluster-template-vsphere-autoscale.yaml":      {"user data of MCM", "<<MACHINE_NAME>>", 1},
 		"cluster-template.yaml":                        {"first and further control plane nodes, and workers", "", 3},
 		"cluster-template-aws.yaml":                    {"kubeadm, by the private DNS name", onAWS, 3},
+		"cluster-template-azure.yaml":                  {"kubeadm, by the VM's name", hostName, 3},
+		"cluster-template-hetzner.yaml":                {"kubeadm, by the server's name", hostName, 3},
 		"cluster-template-kubevirt.yaml":               {"kubeadm, by the VM's name", hostName, 3},
 		"cluster-template-openstack.yaml":              {"kubeadm, by the server's name", hostName, 3},
 		"cluster-template-vsphere.yaml":                {"kubeadm, by the VM's name", hostName, 3},

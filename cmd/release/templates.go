@@ -30,7 +30,13 @@ func flavors() []flavor {
 }
 
 // clouds are those for which a template exists with MachineClasses of the cluster's own.
-func clouds() []string { return []string{"sim", "aws", "kubevirt", "openstack", "vsphere"} }
+func clouds() []string {
+	return []string{"sim", "aws", "azure", "gcp", "hetzner", "kubevirt", "openstack", "vsphere"}
+}
+
+// kubeadm reports whether control planes can be made on a cloud: on GCP no VM joins a load balancer
+// by itself.
+func kubeadm(cloud string) bool { return cloud != "gcp" }
 
 // addons are the clouds for which there are charts of what a new cluster needs.
 func addons() []string { return []string{"aws", "openstack", "vsphere"} }
@@ -73,6 +79,8 @@ func changes() map[string][]change {
 			external, "- name: provider-id\n${1}value: \"sim:///{{ v1.availability_zone }}/{{ v1.instance_id }}\"\n",
 		}},
 		"aws":       {{machineName, nameOnAWS}, named(nameOnAWS)},
+		"azure":     {named(hostName)},
+		"hetzner":   {named(hostName)},
 		"kubevirt":  {named(hostName)},
 		"openstack": {named(hostName)},
 		"vsphere":   {named(hostName)},
@@ -93,6 +101,9 @@ func (r *release) templates() error {
 	for _, f := range flavors() {
 		files[fileOf(f.name)] = f.partsFor("")
 		for _, cloud := range clouds() {
+			if !f.boots && !kubeadm(cloud) {
+				continue
+			}
 			files[fileOf(strings.TrimSuffix(cloud+"-"+f.name, "-"))] = f.partsFor(cloud)
 		}
 	}

@@ -1,7 +1,9 @@
 package capi
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,10 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
@@ -60,7 +66,47 @@ func settings() map[string]string {
 	} {
 		all["VSPHERE_"+name] = strings.ToLower(name)
 	}
+	for _, name := range []string{
+		"RESOURCE_GROUP", "VNET_NAME", "SUBNET_NAME", "SUBSCRIPTION_ID", "TENANT_ID", "CLIENT_ID", "CLIENT_SECRET",
+	} {
+		all["AZURE_"+name] = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+	}
+	const inGroup = "/subscriptions/s/resourceGroups/g/providers/"
+	all["AZURE_LOCATION"], all["AZURE_ZONE"], all["AZURE_SSH_PUBLIC_KEY"] = "westeurope", "1", "ssh-rsa AAAA test"
+	all["AZURE_IMAGE_ID"] = inGroup + "Microsoft.Compute/images/linux"
+	all["AZURE_API_SERVER_POOL_ID"] = inGroup + "Microsoft.Network/loadBalancers/api/backendAddressPools/api"
+	all["GCP_REGION"], all["GCP_ZONE"], all["GCP_SUBNETWORK"] = gcptest.Region, gcptest.Region+"-b", "nodes"
+	all["GCP_IMAGE"] = "projects/my-project/global/images/family/linux"
+	all["GCP_NODE_SERVICE_ACCOUNT"] = "nodes@my-project.iam.gserviceaccount.com"
+	all["GCP_SERVICE_ACCOUNT_JSON"] = oneLine(gcptest.Key())
+	all["HETZNER_LOCATION"], all["HETZNER_IMAGE_NAME"], all["HETZNER_NETWORK_NAME"] = "fsn1", "linux", "nodes"
+	all["HETZNER_SSH_FINGERPRINT"], all["HETZNER_TOKEN"] = "b7:2f:30:a0:2f:6c:58:6c:21:04:58:61:ba:06:3b:2f", "a-token"
 	return all
+}
+
+// settingsFor are the settings for a flavor: clouds name zones differently.
+func settingsFor(flavor string) map[string]string {
+	all := settings()
+	zones := []string{"zone-a", "zone-b", "zone-c"}
+	switch {
+	case strings.HasPrefix(flavor, "azure"):
+		zones = []string{"1", "2", "3"}
+	case strings.HasPrefix(flavor, "hetzner"):
+		zones = []string{"fsn1", "nbg1", "hel1"}
+	}
+	for i, zone := range zones {
+		all[fmt.Sprintf("CONTROL_PLANE_ZONE_%d", i+1)] = zone
+	}
+	return all
+}
+
+// oneLine returns a JSON document without line breaks.
+func oneLine(document []byte) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, document); err != nil {
+		panic(err)
+	}
+	return b.String()
 }
 
 // A rendered is a template after clusterctl generate cluster.
@@ -100,8 +146,10 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 	t.Helper()
 	const namespace = "templates"
 	m.namespace(t, namespace)
-	flavors := []string{"", "sim", "aws", "kubevirt", "openstack", "vsphere", "topology", "topology-workers"}
-	for _, cloud := range []string{"", "sim", "aws", "kubevirt", "openstack", "vsphere"} {
+	flavors := []string{
+		"", "sim", "aws", "azure", "hetzner", "kubevirt", "openstack", "vsphere", "topology", "topology-workers",
+	}
+	for _, cloud := range []string{"", "sim", "aws", "azure", "gcp", "hetzner", "kubevirt", "openstack", "vsphere"} {
 		for _, what := range []string{"workers-only", "self-hosted", "autoscale", "health-check"} {
 			flavors = append(flavors, strings.TrimPrefix(cloud+"-"+what, "-"))
 		}
@@ -109,7 +157,7 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 	t.Run("AWS without keys", func(t *testing.T) { checkAmbient(t, m, ctl, namespace) })
 	for _, flavor := range flavors {
 		t.Run("flavor "+flavor, func(t *testing.T) {
-			all := m.generate(t, ctl, flavor, namespace, "c1", settings(), "--control-plane-machine-count", "3",
+			all := m.generate(t, ctl, flavor, namespace, "c1", settingsFor(flavor), "--control-plane-machine-count", "3",
 				"--worker-machine-count", "2")
 			for _, o := range all {
 				err := m.cl.Create(t.Context(), o.DeepCopy(), client.DryRunAll,
@@ -167,7 +215,8 @@ func checkClass(t *testing.T, all rendered) {
 	t.Helper()
 	drivers := map[string]cloud.Driver{
 		"AWS": aws.NewDriver(aws.Options{}), "sim": sim.NewDriver(nil),
-		"kubevirt":  kubevirt.NewDriver(time.Now, nil),
+		"Azure": azure.NewDriver(azure.Options{}), "GCP": gcp.NewDriver(gcp.Options{Now: time.Now}),
+		"Hetzner": hetzner.NewDriver(hetzner.Options{}), "kubevirt": kubevirt.NewDriver(time.Now, nil),
 		"OpenStack": openstack.NewDriver(openstack.Options{}), "vsphere": vsphere.NewDriver(time.Now, nil),
 	}
 	for _, o := range all.pick("MachineClass") {
