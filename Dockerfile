@@ -15,6 +15,7 @@ COPY fence fence
 COPY manager manager
 COPY naming naming
 COPY tracing tracing
+COPY userdata userdata
 ARG TARGETOS TARGETARCH VERSION=devel COMMIT=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/build-cache \
     GOCACHE=/go/build-cache CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

@@ -13,12 +13,18 @@ import (
 // Every way of printing them shows the keys only.
 type Credentials map[string][]byte
 
-// Fingerprint is equal for equal credentials and tells nothing about them. The
-// entries named in without do not count.
-func (c Credentials) Fingerprint(without ...string) string {
+// The entries of a class's Secrets that are boot data and no credentials: as it is, or as the spec
+// that it is made from.
+const (
+	userDataKey     = "userData"
+	userDataSpecKey = "userDataSpec"
+)
+
+// Fingerprint is equal for equal credentials and tells nothing about them. Boot data does not count.
+func (c Credentials) Fingerprint() string {
 	h := sha256.New()
 	for _, k := range slices.Sorted(maps.Keys(c)) {
-		if slices.Contains(without, k) {
+		if k == userDataKey || k == userDataSpecKey {
 			continue
 		}
 		fmt.Fprintf(h, "%d:%s%d:", len(k), k, len(c[k]))

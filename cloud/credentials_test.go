@@ -68,6 +68,9 @@ func TestFingerprint(t *testing.T) {
 			"a": []byte("1"), "b": []byte("2"),
 			"userData": []byte("y"),
 		}, true},
+		"Spec": {"nor does the spec of user data", cloud.Credentials{
+			"a": []byte("1"), "b": []byte("2"), "userDataSpec": []byte("y"),
+		}, true},
 		"No user data": {"nor does its absence", cloud.Credentials{"a": []byte("1"), "b": []byte("2")}, true},
 		"Other value":  {"rotation changes it", cloud.Credentials{"a": []byte("1"), "b": []byte("3")}, false},
 		"Other key": {
@@ -87,7 +90,7 @@ func TestFingerprint(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := c.other.Fingerprint("userData") == base.Fingerprint("userData"); got != c.equal {
+			if got := c.other.Fingerprint() == base.Fingerprint(); got != c.equal {
 				t.Errorf("equal: %v, want %v; reason: %s", got, c.equal, c.reason)
 			}
 		})

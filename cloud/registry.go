@@ -98,7 +98,7 @@ func (r *Registry) Driver(name string) (Driver, error) {
 // get that failure at once, also while the endpoint does not answer.
 // Codes: as Driver.Open.
 func (r *Registry) Account(ctx context.Context, d Driver, c Class, creds Credentials) (Account, error) {
-	a := r.entry(accountKey{d.Traits().Name, c.Endpoint, creds.Fingerprint("userData")})
+	a := r.entry(accountKey{d.Traits().Name, c.Endpoint, creds.Fingerprint()})
 	if !a.opening.TryLock() {
 		if failed := a.failed.Load(); failed != nil {
 			return nil, *failed

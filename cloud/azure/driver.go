@@ -88,7 +88,7 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 	if err != nil {
 		return nil, err
 	}
-	client := d.connect(s.place(), who, creds.Fingerprint("userData"))
+	client := d.connect(s.place(), who, creds.Fingerprint())
 	if _, _, err := client.session.Login.Get(ctx, op); err != nil {
 		return nil, err
 	}

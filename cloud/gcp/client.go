@@ -45,7 +45,7 @@ func (d *Driver) connect(who identity, creds cloud.Credentials) *client {
 		Now: d.options.Now,
 	}
 	c.session.Login = driverkit.NewLogin(driverkit.LoginOptions{
-		Refusals: &d.refusals, Fingerprint: creds.Fingerprint("userData"), Now: d.options.Now,
+		Refusals: &d.refusals, Fingerprint: creds.Fingerprint(), Now: d.options.Now,
 	}, c.logIn)
 	return c
 }

@@ -92,8 +92,8 @@ func (c creation) ensure(ctx context.Context, want request) (cloud.VM, error) {
 	return c.begin(ctx, want)
 }
 
-// begin asks for the VM. Where the class has several zones, a request for another one that nobody
-// knows the outcome of may have made it: names are unique in a zone only.
+// begin asks for the VM. Where the class has several zones, a request for another one without a
+// known outcome may have made it: names are unique in a zone only.
 func (c creation) begin(ctx context.Context, want request) (cloud.VM, error) {
 	if len(c.s.allZones()) > 1 {
 		i, err := c.find(ctx, c.op, c.r.Ref)

@@ -29,7 +29,7 @@ func (d *Driver) connect(token string, creds cloud.Credentials) client {
 			HTTP: &http.Client{Transport: d.options.Transport}, UserAgent: "cluster-api-provider-mcm",
 			Errors: table, Refusal: refusal, RequestID: "X-Correlation-Id", Now: d.options.Now,
 		},
-		endpoint: d.options.Endpoint, token: token, fingerprint: creds.Fingerprint("userData"),
+		endpoint: d.options.Endpoint, token: token, fingerprint: creds.Fingerprint(),
 		refusals: &d.refusals, now: d.options.Now,
 	}
 }

@@ -66,7 +66,7 @@ func (d *Driver) connect(at config, creds cloud.Credentials) (*client, error) {
 		Refusal: refusal, Now: d.now,
 	}
 	c.session.Login = driverkit.NewLogin(driverkit.LoginOptions{
-		Refusals: &d.refusals, Fingerprint: creds.Fingerprint("userData"), Now: d.now,
+		Refusals: &d.refusals, Fingerprint: creds.Fingerprint(), Now: d.now,
 	}, func(ctx context.Context) (string, error) {
 		call := driverkit.Call{Method: http.MethodGet, URL: c.server + kubevirtAPI, Header: bearer(at.Token)}
 		switch e := c.session.API.Do(ctx, "log in", call); {

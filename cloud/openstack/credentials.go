@@ -64,7 +64,7 @@ type entries func(key string) string
 // environment of the process says.
 func loginOf(creds cloud.Credentials, ambient *environment) login {
 	get := func(key string) string { return strings.TrimSpace(string(creds[key])) }
-	l := login{endpoints: interfaceDefault, fingerprint: creds.Fingerprint("userData")}
+	l := login{endpoints: interfaceDefault, fingerprint: creds.Fingerprint()}
 	switch {
 	case get(keyCloudsYAML) != "":
 		l.readClouds("secret."+keyCloudsYAML, []byte(get(keyCloudsYAML)), get(keyCloud), nil)

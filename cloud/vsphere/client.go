@@ -334,7 +334,7 @@ type login struct {
 // readLogin returns what the Secret says, and what is wrong with it, by field.
 func readLogin(creds cloud.Credentials) (login, []cloud.Problem) {
 	s := &driverkit.Secret{Credentials: creds}
-	l := login{user: s.First(userKey), password: s.Password(passwordKey), fingerprint: creds.Fingerprint("userData")}
+	l := login{user: s.First(userKey), password: s.Password(passwordKey), fingerprint: creds.Fingerprint()}
 	if pem := s.First(caKey); pem != "" {
 		l.authorities = x509.NewCertPool()
 		if !l.authorities.AppendCertsFromPEM([]byte(pem)) {

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/utils/clock"
 
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
@@ -108,6 +107,6 @@ func (s *vmListings) put(key string, l listing) {
 func listingKey(r class.Resolved) string {
 	return strings.Join([]string{
 		r.Driver.Traits().Name, r.Class.Endpoint, r.Class.Owner, r.Class.Region,
-		r.Credentials.Fingerprint(machinev1.UserDataKey),
+		r.Credentials.Fingerprint(),
 	}, "\x00")
 }

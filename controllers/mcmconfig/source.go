@@ -10,6 +10,7 @@ import (
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
@@ -63,12 +64,12 @@ func (c *Controller) fromSecret(ctx context.Context, namespace, name string) (so
 	case secret == nil:
 		return source{}, wrong(machinev1.ReasonSecretNotFound,
 			"spec.userDataSecretRef.name: there is no Secret %q in namespace %q; create it or name another one", name, namespace)
-	case len(secret.Data[machinev1.UserDataKey]) == 0:
-		return source{}, wrong(machinev1.ReasonInvalidUserData,
-			"spec.userDataSecretRef.name: Secret %q has no entry %q; add one with the boot data of the VMs", name,
-			machinev1.UserDataKey)
 	}
-	return source{data: secret.Data[machinev1.UserDataKey]}, capi.EnsureMoveLabel(ctx, c.Client, secret)
+	data, err := bootstrap.UserData(secret.Data)
+	if err != nil {
+		return source{}, wrong(machinev1.ReasonInvalidUserData, "spec.userDataSecretRef.name: Secret %q %s", name, err)
+	}
+	return source{data: data}, capi.EnsureMoveLabel(ctx, c.Client, secret)
 }
 
 // fromClass reads the Secrets of a MachineClass. Those of other namespaces count

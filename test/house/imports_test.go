@@ -38,7 +38,8 @@ var parts = map[string]part{
 		not: []string{"k8s.io/", "sigs.k8s.io/"},
 	},
 
-	"bootstrap": {ours: []string{"api"}, theirs: []string{"sigs.k8s.io/yaml"}}, // the placeholders are spelled in the API
+	// The placeholders are spelled in the API, and boot data can be made from a spec.
+	"bootstrap": {ours: []string{"api", "userdata"}, theirs: []string{"sigs.k8s.io/yaml"}},
 	"bootstrap/*": {
 		ours: []string{"api", "bootstrap", "cloud"}, theirs: []string{"k8s.io/", "sigs.k8s.io/controller-runtime/"},
 	},

@@ -252,9 +252,11 @@ const (
 	StepRemoveFinalizer   = "Initiate machine object finalizer removal"
 )
 
-// Bootstrap tokens and placeholders in userData.
+// Bootstrap tokens and placeholders in userData. UserDataSpecKey is ours: an entry with the spec that
+// the boot data is made from, in place of UserDataKey.
 const (
 	UserDataKey               = "userData"
+	UserDataSpecKey           = "userDataSpec"
 	BootstrapTokenPlaceholder = "<<BOOTSTRAP_TOKEN>>"
 	MachineNamePlaceholder    = "<<MACHINE_NAME>>"
 )

@@ -40,7 +40,7 @@ func (d *Driver) connect(address, key string, creds cloud.Credentials) *client {
 		HTTP: &http.Client{Transport: d.transport}, UserAgent: "cluster-api-provider-mcm", Errors: table, Refusal: refusal,
 	}
 	c.session.Login = driverkit.NewLogin(driverkit.LoginOptions{
-		Refusals: &d.refusals, Fingerprint: creds.Fingerprint("userData"),
+		Refusals: &d.refusals, Fingerprint: creds.Fingerprint(),
 	}, func(ctx context.Context) (string, error) {
 		var out struct{ Token string }
 		e := c.session.API.Do(ctx, "log in", driverkit.Call{

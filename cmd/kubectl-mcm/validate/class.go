@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
 )
@@ -107,8 +108,10 @@ func (s subject) secret() {
 // entry checks that a Secret has an entry that an object takes from it.
 func (s subject) entry(field string, key client.ObjectKey) {
 	secret, ok := s.manifests.objects[id(secretKind, key)].(*corev1.Secret)
-	if ok && len(secret.Data[machinev1.UserDataKey]) == 0 {
-		s.found(Error, field, "Secret %q has no entry %q; add one with the boot data of the VMs", key.Name,
-			machinev1.UserDataKey)
+	if !ok {
+		return
+	}
+	if _, err := bootstrap.UserData(secret.Data); err != nil {
+		s.found(Error, field, "Secret %q %s", key.Name, err)
 	}
 }

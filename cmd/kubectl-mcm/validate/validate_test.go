@@ -152,7 +152,7 @@ func TestBroken(t *testing.T) {
 			"secretKey:", "secretkey:", "Error: -: MachineClass/a: secret.secretKey: is missing; put its secret key there", 1,
 		},
 		"no boot data": {
-			"userData:", "userdata:", `Error: -: MachineClass/a: secretRef: no Secret of the class has an entry "userData"`, 1,
+			"userData:", "userdata:", `Error: -: MachineClass/a: secretRef: the Secret has no entry "userData"`, 1,
 		},
 		"what is not base64": {
 			"stringData: {accountID: canary-4711,", "data: {x: canary-4711}\nstringData: {accountID: canary-4711,",

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
@@ -48,18 +49,14 @@ func (r Resolved) Reasoned() iter.Seq2[string, cloud.Problem] {
 	}
 }
 
-// UserData returns the boot data as its author wrote it. Its absence is an
-// error of code Invalid and rules out creation only.
+// UserData returns the boot data with its placeholders. Its absence is an error of code Invalid and
+// rules out creation only, and so is a spec that none can be made from.
 func (r Resolved) UserData() ([]byte, error) {
-	data := r.Credentials[machinev1.UserDataKey]
-	if len(data) > 0 {
+	data, err := bootstrap.UserData(r.Credentials)
+	if err == nil {
 		return data, nil
 	}
-	p := cloud.Problem{
-		Severity: cloud.BlocksCreate, Field: "secretRef",
-		Message: fmt.Sprintf("no Secret of the class has an entry %q; add one with the boot data of the VMs",
-			machinev1.UserDataKey),
-	}
+	p := cloud.Problem{Severity: cloud.BlocksCreate, Field: "secretRef", Message: "the Secret " + err.Error()}
 	return nil, r.refuse(machinev1.ReasonInvalidUserData, []cloud.Problem{p}, []string{p.String()})
 }
 

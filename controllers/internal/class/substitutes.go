@@ -81,7 +81,7 @@ func (r Resolved) Place() string {
 	}
 	c := r.Class
 	h := sha256.Sum256(fmt.Appendf(nil, "%q", []string{
-		r.Driver.Traits().Name, r.Credentials.Fingerprint(machinev1.UserDataKey), c.Endpoint, c.Owner, c.Region, c.Zone,
+		r.Driver.Traits().Name, r.Credentials.Fingerprint(), c.Endpoint, c.Owner, c.Region, c.Zone,
 	}))
 	return hex.EncodeToString(h[:8])
 }

@@ -145,6 +145,6 @@ func (c *Controller) tryScan(ctx context.Context, g *group, resolved class.Resol
 // groupKey is equal for classes that have the same account and see the same resources.
 func groupKey(r class.Resolved) string {
 	return strings.Join([]string{
-		r.Driver.Traits().Name, r.Class.Endpoint, r.Class.Owner, r.Credentials.Fingerprint(machinev1.UserDataKey),
+		r.Driver.Traits().Name, r.Class.Endpoint, r.Class.Owner, r.Credentials.Fingerprint(),
 	}, "\x00")
 }

@@ -26,8 +26,8 @@ type kubeadmCloud interface {
 	Variables() map[string]string
 }
 
-// TestKubeadmClouds goes through the life of Clusters of the flavors aws, openstack and
-// vsphere, with Cluster API's own kubeadm providers. Their guests are doubles that read the
+// TestKubeadmClouds goes through the life of Clusters of the flavors aws, azure, hetzner, openstack
+// and vsphere, with Cluster API's own kubeadm providers. Their guests are doubles that read the
 // boot data as their cloud hands it out, and reach the API server through its load balancer,
 // or where kube-vip is to hold its address.
 func TestKubeadmClouds(t *testing.T) {
@@ -35,8 +35,8 @@ func TestKubeadmClouds(t *testing.T) {
 	a := require(t)
 	ctl := newClusterctl(t, a)
 	m := newManagement(t, a, ctl, "--bootstrap", "kubeadm:"+core, "--control-plane", "kubeadm:"+core)
-	aws := newAmazon(t)
-	m.env = aws.env()
+	aws, azure, hetzner := newAmazon(t), newAzure(t), newHetzner(t)
+	m.env = slices.Concat(aws.env(), azure.env, hetzner.env)
 	m.startUpstream(t, bootstrapManager, "capi-kubeadm-bootstrap-system", "capi-kubeadm-bootstrap-manager",
 		"MachinePool=false")
 	m.startUpstream(t, controlPlaneManager, "capi-kubeadm-control-plane-system", "capi-kubeadm-control-plane-manager",
@@ -47,6 +47,14 @@ func TestKubeadmClouds(t *testing.T) {
 		"aws": func(t *testing.T, m *management, ctl clusterctl) {
 			t.Helper()
 			awsLife(t, newCloudCluster(t, m, ctl, "aws", aws, nil))
+		},
+		"azure": func(t *testing.T, m *management, ctl clusterctl) {
+			t.Helper()
+			newCloudCluster(t, m, ctl, "azure", azure, nil).shortLife(t, "azure")
+		},
+		"hetzner": func(t *testing.T, m *management, ctl clusterctl) {
+			t.Helper()
+			newCloudCluster(t, m, ctl, "hetzner", hetzner, nil).shortLife(t, "hetzner")
 		},
 		"openstack": openStackLife,
 		"vsphere":   vSphereLife,
