@@ -35,6 +35,7 @@ var (
 	_ cloud.VolumeNamer = (*Driver)(nil)
 	_ cloud.Interrupter = (*Driver)(nil)
 	_ cloud.Tagger      = (*Driver)(nil)
+	_ cloud.Balancer    = (*Driver)(nil)
 )
 
 // NewDriver returns a Driver.
@@ -98,16 +99,17 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 		return nil, err
 	}
 	const believed = time.Minute // then it is asked for again
+	moments := driverkit.CacheOptions{Keep: believed, Now: d.options.Now}
 	return &account{
-		client: client,
-		going:  driverkit.NewCache[place, bool](driverkit.CacheOptions{Keep: believed, Now: d.options.Now}),
+		client: client, going: driverkit.NewCache[place, bool](moments), moves: driverkit.NewCache[groupPlace, bool](moments),
 	}, nil
 }
 
 // account is the cloud.Account of one Secret.
 type account struct {
 	client *client
-	going  *driverkit.Cache[place, bool] // instances whose deletion was accepted a moment ago
+	going  *driverkit.Cache[place, bool]      // instances whose deletion was accepted a moment ago
+	moves  *driverkit.Cache[groupPlace, bool] // and those that were asked to join a group, or if false to leave it
 }
 
 // The parts of the contract that an account keeps.
@@ -116,6 +118,7 @@ var (
 	_ cloud.Rebooter      = (*account)(nil)
 	_ cloud.ConsoleReader = (*account)(nil)
 	_ cloud.TagSetter     = (*account)(nil)
+	_ cloud.Registrar     = (*account)(nil)
 )
 
 // Close lets no further call begin.

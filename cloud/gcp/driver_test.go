@@ -85,7 +85,6 @@ func TestConformance(t *testing.T) {
 		Lacks: map[string]string{
 			"C10/Failed": "an instance that cannot be made vanishes with its operation; none stays as failed",
 			"C23":        "names are unique in a zone, and a class has one zone: a machine has one instance at most",
-			"C38":        "the driver knows no load balancers",
 		},
 		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), Golden: golden(),
 		ProviderIDs: []cloudtest.ProviderID{
@@ -130,7 +129,8 @@ func newWorld(t testing.TB) *world {
 	w.proxy = cloudtest.NewProxy(cloudtest.HandlerTransport(w.Cloud), func(r *http.Request, _ []byte) cloudtest.Call {
 		login := r.URL.Host != "compute.googleapis.com"
 		return cloudtest.Call{
-			Op: r.Method + " " + r.URL.Path, Login: login, Mutates: r.Method != http.MethodGet && !login,
+			Op: r.Method + " " + r.URL.Path, Login: login,
+			Mutates: r.Method != http.MethodGet && !login && !strings.HasSuffix(r.URL.Path, "/listInstances"),
 		}
 	})
 	return w
@@ -159,9 +159,10 @@ func (w *world) fixture() *cloudtest.Fixture {
 		Interruptible: map[string]cloud.ClassInput{
 			"preemptible": class(preemptible), "spot": class(spot),
 		},
-		Tagged:      class(spec{"labels": map[string]string{"team": "a", "stage": "dev"}}),
-		Retagged:    class(spec{"labels": map[string]string{"team": "b", "site": "x"}}),
-		Broken:      class(spec{"machineType": "", "disks": []any{spec{"sizeGb": "many"}}}),
+		Tagged:   class(spec{"labels": map[string]string{"team": "a", "stage": "dev"}}),
+		Retagged: class(spec{"labels": map[string]string{"team": "b", "site": "x"}}),
+		Broken:   class(spec{"machineType": "", "disks": []any{spec{"sizeGb": "many"}}}),
+		Balanced: class(spec{"instanceGroups": []string{gcptest.Group}}), NoPlace: gcptest.Region + "/none",
 		UnknownType: class(spec{"machineType": "huge"}),
 		ManyAddresses: class(spec{"networkInterfaces": []any{
 			spec{"network": "default"}, spec{"subnetwork": "storage", "disableExternalIP": true},
@@ -179,6 +180,7 @@ func (w *world) fixture() *cloudtest.Fixture {
 			},
 			Boot:    func(_ testing.TB, id string) string { return fmt.Sprint(w.Boots(id)) },
 			Console: func(_ testing.TB, id, text string) string { return w.Write(id, text) },
+			Members: func(testing.TB, string) []string { return w.Members() },
 			Expire:  func(testing.TB) { w.Expire() },
 			Revoke:  func(testing.TB) { w.Revoke() },
 		},

@@ -35,6 +35,7 @@ type spec struct {
 	Description         *string           `json:"description"`
 	Disks               []diskSpec        `json:"disks"`
 	GPU                 *gpuSpec          `json:"gpu"`
+	InstanceGroups      []string          `json:"instanceGroups"` // ours; unmanaged ones that VMs join, in their zone
 	Labels              map[string]string `json:"labels"`
 	MachineType         string            `json:"machineType"`
 	Metadata            []metadataSpec    `json:"metadata"`

@@ -92,6 +92,8 @@ func rules() []cloudtest.Rule {
 		rule("labels are optional", spec{"labels": nil}, "", 0),
 		rule("MCM needs it for every call", spec{"zone": ""}, "providerSpec.zone", all),
 		rule("a class has one region", spec{"zones": []string{"us-east1-b"}}, "providerSpec.zones[0]", create),
+		rule("names have a form", spec{"instanceGroups": []string{"A"}}, "providerSpec.instanceGroups[0]", create),
+		rule("an instance joins once", spec{"instanceGroups": []string{"a", "a"}}, "providerSpec.instanceGroups[1]", create),
 		rule("MCM requires it", spec{"region": ""}, "providerSpec.region", create),
 		rule("MCM accepts another region", spec{"region": "us-east1"}, "providerSpec.region", warning),
 		rule("MCM requires it", spec{"machineType": ""}, "providerSpec.machineType", create),

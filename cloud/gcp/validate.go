@@ -20,6 +20,7 @@ func (s *spec) validate() {
 		s.BlockIf(regionOf(zone) != regionOf(s.Zone), fmt.Sprintf("zones[%d]", i),
 			"is %q, which is no zone of the region of zone %q; name one that is, or remove it", zone, s.Zone)
 	}
+	s.validateGroups()
 	s.validateTags()
 	s.validateDisks()
 	s.validateInterfaces()

@@ -247,6 +247,7 @@ func TestNodesAreFound(t *testing.T) {
 		"cluster-template.yaml":                        {"first and further control plane nodes, and workers", "", 3},
 		"cluster-template-aws.yaml":                    {"kubeadm, by the private DNS name", onAWS, 3},
 		"cluster-template-azure.yaml":                  {"kubeadm, by the VM's name", hostName, 3},
+		"cluster-template-gcp.yaml":                    {"kubeadm, by the instance's name", hostName, 3},
 		"cluster-template-hetzner.yaml":                {"kubeadm, by the server's name", hostName, 3},
 		"cluster-template-kubevirt.yaml":               {"kubeadm, by the VM's name", hostName, 3},
 		"cluster-template-openstack.yaml":              {"kubeadm, by the server's name", hostName, 3},

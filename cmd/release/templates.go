@@ -34,10 +34,6 @@ func clouds() []string {
 	return []string{"sim", "aws", "azure", "gcp", "hetzner", "kubevirt", "openstack", "vsphere"}
 }
 
-// kubeadm reports whether control planes can be made on a cloud: on GCP no VM joins a load balancer
-// by itself.
-func kubeadm(cloud string) bool { return cloud != "gcp" }
-
 // addons are the clouds for which there are charts of what a new cluster needs.
 func addons() []string { return []string{"aws", "openstack", "vsphere"} }
 
@@ -80,6 +76,7 @@ func changes() map[string][]change {
 		}},
 		"aws":       {{machineName, nameOnAWS}, named(nameOnAWS)},
 		"azure":     {named(hostName)},
+		"gcp":       {named(hostName)},
 		"hetzner":   {named(hostName)},
 		"kubevirt":  {named(hostName)},
 		"openstack": {named(hostName)},
@@ -101,9 +98,6 @@ func (r *release) templates() error {
 	for _, f := range flavors() {
 		files[fileOf(f.name)] = f.partsFor("")
 		for _, cloud := range clouds() {
-			if !f.boots && !kubeadm(cloud) {
-				continue
-			}
 			files[fileOf(strings.TrimSuffix(cloud+"-"+f.name, "-"))] = f.partsFor(cloud)
 		}
 	}

@@ -45,7 +45,8 @@ type Cloud struct {
 	vms      map[string]*vm
 	disks    map[string]*disk
 	ops      map[string]*operation
-	moving   map[string]*vm // those whose state the clock changes
+	moving   map[string]*vm        // those whose state the clock changes
+	members  map[string]membership // of the instance groups, by <zone>/<name>
 	failures []failure
 	warning  string
 }
@@ -99,7 +100,7 @@ func New(o Options) *Cloud {
 	}
 	return &Cloud{
 		options: o, schema: loadSchema(), session: 1, vms: map[string]*vm{}, disks: map[string]*disk{},
-		ops: map[string]*operation{}, moving: map[string]*vm{},
+		ops: map[string]*operation{}, moving: map[string]*vm{}, members: map[string]membership{},
 	}
 }
 
@@ -128,6 +129,7 @@ func (c *Cloud) settle() {
 func (c *Cloud) drop(v *vm, all bool) {
 	delete(c.moving, v.at)
 	delete(c.vms, v.at)
+	delete(c.members, v.at)
 	for at, d := range c.disks {
 		switch {
 		case d.vm != v.at:

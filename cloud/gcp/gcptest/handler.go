@@ -147,10 +147,12 @@ func (c *Cloud) handle(name string, q call) (map[string]any, *refusal) {
 		"instances.setDeletionProtection": c.protect, "instances.getSerialPortOutput": c.serialPort,
 		"disks.list": c.listDisks, "disks.aggregatedList": c.listAllDisks, "disks.delete": c.deleteDisk,
 		"machineTypes.get": machineType, "zoneOperations.get": c.operation,
+		"instanceGroups.listInstances": c.listMembers, "instanceGroups.addInstances": c.addMembers,
+		"instanceGroups.removeInstances": c.removeMembers,
 	}
 	return handlers[name](q)
 }
 
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-func zones() map[string]bool { return map[string]bool{Region + "-b": true, Region + "-c": true} }
+func zones() map[string]bool { return map[string]bool{Region + "-b": true, Region + "-c": true, Region + "-d": true} }

@@ -15,7 +15,8 @@ func methodsUsed() []string {
 		"instances.insert", "instances.get", "instances.delete", "instances.aggregatedList", "instances.reset",
 		"instances.start", "instances.resume", "instances.setLabels", "instances.setDeletionProtection",
 		"instances.getSerialPortOutput", "disks.list", "disks.aggregatedList", "disks.delete", "machineTypes.get",
-		"zoneOperations.get",
+		"zoneOperations.get", "instanceGroups.listInstances", "instanceGroups.addInstances",
+		"instanceGroups.removeInstances",
 	}
 }
 

@@ -26,8 +26,8 @@ type kubeadmCloud interface {
 	Variables() map[string]string
 }
 
-// TestKubeadmClouds goes through the life of Clusters of the flavors aws, azure, hetzner, openstack
-// and vsphere, with Cluster API's own kubeadm providers. Their guests are doubles that read the
+// TestKubeadmClouds goes through the life of Clusters of the flavors aws, azure, gcp, hetzner,
+// openstack and vsphere, with Cluster API's own kubeadm providers. Their guests are doubles that read the
 // boot data as their cloud hands it out, and reach the API server through its load balancer,
 // or where kube-vip is to hold its address.
 func TestKubeadmClouds(t *testing.T) {
@@ -35,8 +35,8 @@ func TestKubeadmClouds(t *testing.T) {
 	a := require(t)
 	ctl := newClusterctl(t, a)
 	m := newManagement(t, a, ctl, "--bootstrap", "kubeadm:"+core, "--control-plane", "kubeadm:"+core)
-	aws, azure, hetzner := newAmazon(t), newAzure(t), newHetzner(t)
-	m.env = slices.Concat(aws.env(), azure.env, hetzner.env)
+	aws, azure, gcp, hetzner := newAmazon(t), newAzure(t), newGCP(t), newHetzner(t)
+	m.env = slices.Concat(aws.env(), azure.env, gcp.env, hetzner.env)
 	m.startUpstream(t, bootstrapManager, "capi-kubeadm-bootstrap-system", "capi-kubeadm-bootstrap-manager",
 		"MachinePool=false")
 	m.startUpstream(t, controlPlaneManager, "capi-kubeadm-control-plane-system", "capi-kubeadm-control-plane-manager",
@@ -51,6 +51,10 @@ func TestKubeadmClouds(t *testing.T) {
 		"azure": func(t *testing.T, m *management, ctl clusterctl) {
 			t.Helper()
 			newCloudCluster(t, m, ctl, "azure", azure, nil).shortLife(t, "azure")
+		},
+		"gcp": func(t *testing.T, m *management, ctl clusterctl) {
+			t.Helper()
+			newCloudCluster(t, m, ctl, "gcp", gcp, nil).shortLife(t, "gcp")
 		},
 		"hetzner": func(t *testing.T, m *management, ctl clusterctl) {
 			t.Helper()

@@ -78,6 +78,7 @@ func settings() map[string]string {
 	all["GCP_REGION"], all["GCP_ZONE"], all["GCP_SUBNETWORK"] = gcptest.Region, gcptest.Region+"-b", "nodes"
 	all["GCP_IMAGE"] = "projects/my-project/global/images/family/linux"
 	all["GCP_NODE_SERVICE_ACCOUNT"] = "nodes@my-project.iam.gserviceaccount.com"
+	all["GCP_API_SERVER_INSTANCE_GROUP"] = gcptest.Group
 	all["GCP_SERVICE_ACCOUNT_JSON"] = oneLine(gcptest.Key())
 	all["HETZNER_LOCATION"], all["HETZNER_IMAGE_NAME"], all["HETZNER_NETWORK_NAME"] = "fsn1", "linux", "nodes"
 	all["HETZNER_SSH_FINGERPRINT"], all["HETZNER_TOKEN"] = "b7:2f:30:a0:2f:6c:58:6c:21:04:58:61:ba:06:3b:2f", "a-token"
@@ -91,6 +92,8 @@ func settingsFor(flavor string) map[string]string {
 	switch {
 	case strings.HasPrefix(flavor, "azure"):
 		zones = []string{"1", "2", "3"}
+	case strings.HasPrefix(flavor, "gcp"):
+		zones = []string{gcptest.Region + "-b", gcptest.Region + "-c", gcptest.Region + "-d"}
 	case strings.HasPrefix(flavor, "hetzner"):
 		zones = []string{"fsn1", "nbg1", "hel1"}
 	}
@@ -147,7 +150,7 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 	const namespace = "templates"
 	m.namespace(t, namespace)
 	flavors := []string{
-		"", "sim", "aws", "azure", "hetzner", "kubevirt", "openstack", "vsphere", "topology", "topology-workers",
+		"", "sim", "aws", "azure", "gcp", "hetzner", "kubevirt", "openstack", "vsphere", "topology", "topology-workers",
 	}
 	for _, cloud := range []string{"", "sim", "aws", "azure", "gcp", "hetzner", "kubevirt", "openstack", "vsphere"} {
 		for _, what := range []string{"workers-only", "self-hosted", "autoscale", "health-check"} {
