@@ -84,7 +84,7 @@ func TestConformance(t *testing.T) {
 		New: func(t testing.TB) *cloudtest.Fixture { return newWorld(t).fixture() },
 		Lacks: map[string]string{
 			"C10/Failed": "an instance that cannot be made vanishes with its operation; none stays as failed",
-			"C23":        "names are unique in a zone, and a class has one zone: a machine has one instance at most",
+			"C23":        "names are unique in a zone, and the class here has one; TestZones tries one with two",
 		},
 		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), Golden: golden(),
 		ProviderIDs: []cloudtest.ProviderID{
