@@ -27,7 +27,7 @@ type kubeadmCloud interface {
 }
 
 // TestKubeadmClouds goes through the life of Clusters of the flavors aws, azure, gcp, hetzner,
-// openstack and vsphere, with Cluster API's own kubeadm providers. Their guests are doubles that read the
+// kubevirt, openstack and vsphere, with Cluster API's own kubeadm providers. Their guests are doubles that read the
 // boot data as their cloud hands it out, and reach the API server through its load balancer,
 // or where kube-vip is to hold its address.
 func TestKubeadmClouds(t *testing.T) {
@@ -59,6 +59,10 @@ func TestKubeadmClouds(t *testing.T) {
 		"hetzner": func(t *testing.T, m *management, ctl clusterctl) {
 			t.Helper()
 			newCloudCluster(t, m, ctl, "hetzner", hetzner, nil).shortLife(t, "hetzner")
+		},
+		"kubevirt": func(t *testing.T, m *management, ctl clusterctl) {
+			t.Helper()
+			newCloudCluster(t, m, ctl, "kubevirt", newKubeVirt(t, m), nil).shortLife(t, "kubevirt")
 		},
 		"openstack": openStackLife,
 		"vsphere":   vSphereLife,
