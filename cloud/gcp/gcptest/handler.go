@@ -155,4 +155,6 @@ func (c *Cloud) handle(name string, q call) (map[string]any, *refusal) {
 
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-func zones() map[string]bool { return map[string]bool{Region + "-b": true, Region + "-c": true, Region + "-d": true} }
+func zones() map[string]bool {
+	return map[string]bool{Region + "-b": true, Region + "-c": true, Region + "-d": true}
+}
