@@ -10,7 +10,7 @@ import (
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/bootdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
@@ -65,7 +65,7 @@ func (c *Controller) fromSecret(ctx context.Context, namespace, name string) (so
 		return source{}, wrong(machinev1.ReasonSecretNotFound,
 			"spec.userDataSecretRef.name: there is no Secret %q in namespace %q; create it or name another one", name, namespace)
 	}
-	data, err := bootstrap.UserData(secret.Data)
+	data, err := bootdata.FromSecret(secret.Data)
 	if err != nil {
 		return source{}, wrong(machinev1.ReasonInvalidUserData, "spec.userDataSecretRef.name: Secret %q %s", name, err)
 	}

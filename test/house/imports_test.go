@@ -38,8 +38,8 @@ var parts = map[string]part{
 		not: []string{"k8s.io/", "sigs.k8s.io/"},
 	},
 
-	// The placeholders are spelled in the API, and boot data can be made from a spec.
-	"bootstrap": {ours: []string{"api", "userdata"}, theirs: []string{"sigs.k8s.io/yaml"}},
+	"bootstrap":          {ours: []string{"api"}, theirs: []string{"sigs.k8s.io/yaml"}}, // the placeholders are spelled in the API
+	"bootstrap/bootdata": {ours: []string{"api", "userdata"}},
 	"bootstrap/*": {
 		ours: []string{"api", "bootstrap", "cloud"}, theirs: []string{"k8s.io/", "sigs.k8s.io/controller-runtime/"},
 	},
@@ -56,14 +56,14 @@ var parts = map[string]part{
 
 	// What the console of a machine that did not join says is explained by one table, for all.
 	"controllers/internal": {ours: []string{
-		"api", "bootstrap", "cloud", "explain/console", "explain/redact", "fence", "naming",
+		"api", "bootstrap", "bootstrap/bootdata", "cloud", "explain/console", "explain/redact", "fence", "naming",
 	}, theirs: kubernetes},
 	"controllers/metrics": {
 		ours:   []string{"api", "controllers/internal"},
 		theirs: append([]string{"github.com/prometheus/"}, kubernetes...),
 	},
 	"controllers/*": {ours: []string{
-		"api", "bootstrap", "bootstrap/*", "cloud", "controllers/internal",
+		"api", "bootstrap", "bootstrap/*", "bootstrap/bootdata", "cloud", "controllers/internal",
 		"controllers/metrics", "explain/console", "fence", "naming",
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{

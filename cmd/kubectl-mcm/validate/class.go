@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/bootdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
 )
@@ -111,7 +111,7 @@ func (s subject) entry(field string, key client.ObjectKey) {
 	if !ok {
 		return
 	}
-	if _, err := bootstrap.UserData(secret.Data); err != nil {
+	if _, err := bootdata.FromSecret(secret.Data); err != nil {
 		s.found(Error, field, "Secret %q %s", key.Name, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/bootdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
@@ -49,10 +49,10 @@ func (r Resolved) Reasoned() iter.Seq2[string, cloud.Problem] {
 	}
 }
 
-// UserData returns the boot data with its placeholders. Its absence is an error of code Invalid and
+// FromSecret returns the boot data with its placeholders. Its absence is an error of code Invalid and
 // rules out creation only, and so is a spec that none can be made from.
 func (r Resolved) UserData() ([]byte, error) {
-	data, err := bootstrap.UserData(r.Credentials)
+	data, err := bootdata.FromSecret(r.Credentials)
 	if err == nil {
 		return data, nil
 	}

@@ -1,4 +1,5 @@
-package bootstrap
+// Package bootdata finds the boot data of machines in the entries of a Secret.
+package bootdata
 
 import (
 	"fmt"
@@ -7,11 +8,11 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/userdata"
 )
 
-// UserData returns the boot data in the entries of a Secret, with its placeholders: the entry userData as its
+// FromSecret returns the boot data in the entries of a Secret, with its placeholders: the entry userData as its
 // author wrote it, or what is made from the spec in the entry userDataSpec. Exactly one of them has to be there.
 // The error is the end of a sentence about the Secret; it repeats nothing of the content but names of fields and
 // what is wrong with their values.
-func UserData(entries map[string][]byte) ([]byte, error) {
+func FromSecret(entries map[string][]byte) ([]byte, error) {
 	data, spec := entries[machinev1.UserDataKey], entries[machinev1.UserDataSpecKey]
 	switch {
 	case len(data) > 0 && len(spec) > 0:

@@ -1,4 +1,4 @@
-package bootstrap_test
+package bootdata_test
 
 import (
 	"bytes"
@@ -8,12 +8,13 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/bootdata"
 )
 
-// TestUserData: boot data is written, or made from a spec, and a Secret with both is refused.
-func TestUserData(t *testing.T) {
+// TestFromSecret: boot data is written, or made from a spec, and a Secret with both is refused.
+func TestFromSecret(t *testing.T) {
 	t.Parallel()
-	spec, err := os.ReadFile("../config/samples/userdata/ubuntu.yaml")
+	spec, err := os.ReadFile("../../config/samples/userdata/ubuntu.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestUserData(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data, err := bootstrap.UserData(tc.entries)
+			data, err := bootdata.FromSecret(tc.entries)
 			if tc.wrong == "" && (err != nil || !strings.HasPrefix(string(data), tc.data)) {
 				t.Errorf("got %.60q, %v; want %q", data, err, tc.data)
 			}
@@ -56,11 +57,11 @@ func TestUserData(t *testing.T) {
 func TestMadeNeedsToken(t *testing.T) {
 	t.Parallel()
 	for _, system := range []string{"ubuntu", "flatcar"} {
-		spec, err := os.ReadFile("../config/samples/userdata/" + system + ".yaml")
+		spec, err := os.ReadFile("../../config/samples/userdata/" + system + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := bootstrap.UserData(map[string][]byte{machinev1.UserDataSpecKey: spec})
+		raw, err := bootdata.FromSecret(map[string][]byte{machinev1.UserDataSpecKey: spec})
 		if err != nil {
 			t.Fatal(err)
 		}
