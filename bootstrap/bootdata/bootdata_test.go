@@ -26,7 +26,8 @@ func TestFromSecret(t *testing.T) {
 		"Written": {map[string][]byte{machinev1.UserDataKey: []byte("#!/bin/sh")}, "#!/bin/sh", ""},
 		"Made":    {map[string][]byte{machinev1.UserDataSpecKey: spec}, "#cloud-config\n", ""},
 		"Both": {
-			map[string][]byte{machinev1.UserDataKey: []byte("x"), machinev1.UserDataSpecKey: spec}, "",
+			map[string][]byte{machinev1.UserDataKey: []byte("x"), machinev1.UserDataSpecKey: spec},
+			"",
 			`has both entries "userData" and "userDataSpec"; remove one`,
 		},
 		"None": {nil, "", `has no entry "userData"; add one`},
@@ -65,7 +66,7 @@ func TestMadeNeedsToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const token = "abcdef.0123456789abcdef" //nolint:gosec // of nobody
+		const token = "abcdef.0123456789abcdef"
 		filled, err := bootstrap.Fill(raw, bootstrap.Values{MachineName: "machine-1", Token: token})
 		if err != nil || !bootstrap.NeedsToken(raw) || bootstrap.NeedsToken(filled) {
 			t.Errorf("%s: error %v, needs a token %v, then %v; want one that is filled in", system, err,

@@ -139,29 +139,40 @@ func (a *account) removeFrom(ctx context.Context, place string, at place) (out b
 	if err != nil {
 		return false, err
 	}
-	key := groupPlace{group, at}
-	var refused *cloud.Error
-	if joins, asked := a.moves.Known(key); !asked || joins {
-		refused = a.client.changeGroup(ctx, opDeregister, "removeInstances", group, at)
-		switch {
-		case refused == nil:
-			a.moves.Put(key, false)
-			return false, nil
-		case refused.Code == cloud.NotFound:
-			return true, nil
-		case refused.Reason != reasonMember && refused.Code != cloud.Invalid:
-			return false, driverkit.Restrict(refused)
-		}
+	accepted, refused := a.askToLeave(ctx, group, at)
+	switch {
+	case accepted:
+		return false, nil
+	case refused != nil && refused.Code == cloud.NotFound:
+		return true, nil // there is no such group
+	case refused != nil && !saysNoMember(refused):
+		return false, driverkit.Restrict(refused)
 	}
 	is, _, err := a.client.hasMember(ctx, opDeregister, place, at)
 	switch {
 	case cloud.CodeOf(err) == cloud.NotFound:
 		return true, nil
-	case err == nil && is && refused != nil && refused.Reason != reasonMember:
+	case is && refused != nil && refused.Reason != reasonMember:
 		return false, driverkit.Restrict(refused)
 	}
 	return err == nil && !is, err
 }
+
+// askToLeave asks for an instance to leave a group, unless that was accepted a moment ago.
+func (a *account) askToLeave(ctx context.Context, group string, at place) (accepted bool, refused *cloud.Error) {
+	key := groupPlace{group, at}
+	if joins, asked := a.moves.Known(key); asked && !joins {
+		return false, nil
+	}
+	if refused = a.client.changeGroup(ctx, opDeregister, "removeInstances", group, at); refused != nil {
+		return false, refused
+	}
+	a.moves.Put(key, false)
+	return true, nil
+}
+
+// saysNoMember reports whether a refusal can mean that the instance is not in the group.
+func saysNoMember(e *cloud.Error) bool { return e.Reason == reasonMember || e.Code == cloud.Invalid }
 
 // waitingFor is the registration that waits for these; done without any.
 func waitingFor(what ...string) cloud.Registration {

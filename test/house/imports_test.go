@@ -38,7 +38,8 @@ var parts = map[string]part{
 		not: []string{"k8s.io/", "sigs.k8s.io/"},
 	},
 
-	"bootstrap":          {ours: []string{"api"}, theirs: []string{"sigs.k8s.io/yaml"}}, // the placeholders are spelled in the API
+	// The placeholders are spelled in the API.
+	"bootstrap":          {ours: []string{"api"}, theirs: []string{"sigs.k8s.io/yaml"}},
 	"bootstrap/bootdata": {ours: []string{"api", "userdata"}},
 	"bootstrap/*": {
 		ours: []string{"api", "bootstrap", "cloud"}, theirs: []string{"k8s.io/", "sigs.k8s.io/controller-runtime/"},

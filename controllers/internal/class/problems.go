@@ -49,7 +49,7 @@ func (r Resolved) Reasoned() iter.Seq2[string, cloud.Problem] {
 	}
 }
 
-// FromSecret returns the boot data with its placeholders. Its absence is an error of code Invalid and
+// UserData returns the boot data with its placeholders. Its absence is an error of code Invalid and
 // rules out creation only, and so is a spec that none can be made from.
 func (r Resolved) UserData() ([]byte, error) {
 	data, err := bootdata.FromSecret(r.Credentials)
