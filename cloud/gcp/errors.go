@@ -46,7 +46,7 @@ var table = driverkit.Table{
 	{Codes: []string{
 		"resourceNotReady", "RESOURCE_NOT_READY", "resourceInUseByAnotherResource", "RESOURCE_IN_USE*",
 	}, Means: cloud.Unavailable, Reason: reasonBusy},
-	{Codes: []string{"memberAlreadyExists", "memberNotFound"}, Means: cloud.Unavailable, Reason: reasonMember},
+	{Codes: []string{"memberAlreadyExists", "memberNotFound"}, Means: cloud.Invalid, Reason: reasonMember},
 	{Codes: []string{"backendError", "internalError", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE"}, Means: cloud.Unavailable},
 	{Codes: []string{
 		"RESOURCE_NOT_FOUND", "INVALID_USAGE", "INVALID_FIELD*", "UNSUPPORTED_OPERATION",

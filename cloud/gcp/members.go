@@ -140,39 +140,37 @@ func (a *account) removeFrom(ctx context.Context, place string, at place) (out b
 		return false, err
 	}
 	accepted, refused := a.askToLeave(ctx, group, at)
-	switch {
+	switch code := cloud.CodeOf(refused); {
 	case accepted:
 		return false, nil
-	case refused != nil && refused.Code == cloud.NotFound:
+	case code == cloud.NotFound:
 		return true, nil // there is no such group
-	case refused != nil && !saysNoMember(refused):
+	case refused != nil && code != cloud.Invalid:
 		return false, driverkit.Restrict(refused)
 	}
 	is, _, err := a.client.hasMember(ctx, opDeregister, place, at)
 	switch {
 	case cloud.CodeOf(err) == cloud.NotFound:
 		return true, nil
-	case is && refused != nil && refused.Reason != reasonMember:
-		return false, driverkit.Restrict(refused)
+	case is && refused != nil:
+		return false, cloud.Errorf(cloud.Unavailable, opDeregister, reasonMember,
+			"the instance is still in group %s: %w", group, refused)
 	}
 	return err == nil && !is, err
 }
 
 // askToLeave asks for an instance to leave a group, unless that was accepted a moment ago.
-func (a *account) askToLeave(ctx context.Context, group string, at place) (accepted bool, refused *cloud.Error) {
+func (a *account) askToLeave(ctx context.Context, group string, at place) (accepted bool, refused error) {
 	key := groupPlace{group, at}
 	if joins, asked := a.moves.Known(key); asked && !joins {
 		return false, nil
 	}
-	if refused = a.client.changeGroup(ctx, opDeregister, "removeInstances", group, at); refused != nil {
-		return false, refused
+	if e := a.client.changeGroup(ctx, opDeregister, "removeInstances", group, at); e != nil {
+		return false, e
 	}
 	a.moves.Put(key, false)
 	return true, nil
 }
-
-// saysNoMember reports whether a refusal can mean that the instance is not in the group.
-func saysNoMember(e *cloud.Error) bool { return e.Reason == reasonMember || e.Code == cloud.Invalid }
 
 // waitingFor is the registration that waits for these; done without any.
 func waitingFor(what ...string) cloud.Registration {
