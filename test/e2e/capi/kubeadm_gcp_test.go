@@ -31,9 +31,10 @@ func newGCP(t *testing.T) *gcpProject {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ServeHTTP(w, r) }))
 	t.Cleanup(server.Close)
 	g.tokens = server.URL + "/token"
-	g.Cloud = gcptest.New(gcptest.Options{Now: time.Now, TokenURL: g.tokens, Hurry: 10, Report: func(what string, body []byte) {
-		t.Errorf("the published API does not allow this: %s: %s", what, body)
-	}})
+	g.Cloud = gcptest.New(gcptest.Options{
+		Now: time.Now, TokenURL: g.tokens, Hurry: 10,
+		Report: func(what string, body []byte) { t.Errorf("the published API does not allow this: %s: %s", what, body) },
+	})
 	file := filepath.Join(t.TempDir(), "gce.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	if err := os.WriteFile(file, text, 0o600); err != nil {
