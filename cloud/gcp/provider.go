@@ -48,6 +48,7 @@ var rates = cloud.Rates{
 	List:     cloud.Rate{PerSecond: 5, Burst: 100},
 	Capacity: cloud.Rate{PerSecond: 2, Burst: 20},
 	Tags:     cloud.Rate{PerSecond: 2, Burst: 40},
+	Members:  cloud.Rate{PerSecond: 2, Burst: 40},
 }
 
 // judge is the half of the driver that makes no calls.

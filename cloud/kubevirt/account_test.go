@@ -3,7 +3,9 @@ package kubevirt_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,12 +23,19 @@ type scene struct {
 	now     time.Time
 	class   cloud.Class
 	account cloud.Account
+	calls   []string // methods, in order
+}
+
+// RoundTrip notes a call of the driver.
+func (s *scene) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.calls = append(s.calls, r.Method)
+	return s.n.RoundTrip(r)
 }
 
 func newScene(t *testing.T, n *kubevirttest.Namespace, in cloud.ClassInput) *scene {
 	t.Helper()
 	s := &scene{T: t, n: n, now: time.Now()}
-	d := kubevirt.NewDriver(func() time.Time { return s.now }, n)
+	d := kubevirt.NewDriver(func() time.Time { return s.now }, s)
 	var problems []cloud.Problem
 	s.class, problems = d.Parse(in)
 	for _, p := range problems {
@@ -58,11 +67,32 @@ func TestAccount(t *testing.T) {
 		must(t, err)
 		return n
 	}
+	t.Run("TwoCalls", func(t *testing.T) { twoCalls(newScene(t, namespace(t, "two-calls"), class(nil))) })
 	t.Run("NoRoom", func(t *testing.T) { noRoom(newScene(t, namespace(t, "no-room"), class(nil))) })
 	t.Run("NameTaken", func(t *testing.T) { nameTaken(newScene(t, namespace(t, "name-taken"), class(nil))) })
 	t.Run("SameNameSince", func(t *testing.T) { sameName(newScene(t, namespace(t, "same-name"), class(nil))) })
 	t.Run("Served", func(t *testing.T) { served(t, namespace(t, "served")) })
 	t.Run("NoKubeVirt", noKubeVirt)
+}
+
+// twoCalls: most VMs cost the request for the Secret and that for the VM, without a look before, and another process
+// that asks for the same attempt makes nothing more.
+func twoCalls(s *scene) {
+	s.calls = nil
+	vm, err := s.create()
+	must(s, err)
+	if want := []string{http.MethodPost, http.MethodPost}; !slices.Equal(s.calls, want) {
+		s.Errorf("calls of a creation: %v, want %v", s.calls, want)
+	}
+	things, err := s.n.Things(s.Context())
+	must(s, err)
+	again, err := newScene(s.T, s.n, class(nil)).create()
+	if err != nil || again.ProviderID != vm.ProviderID {
+		s.Errorf("create by another process: got %q, %v, want %q", again.ProviderID, err, vm.ProviderID)
+	}
+	if all, err := s.n.Things(s.Context()); err != nil || len(all) != len(things) {
+		s.Errorf("there are %+v, %v; want what was there before: %+v", all, err, things)
+	}
 }
 
 // noRoom: a VM that finds no node is a shortage after a while, not at once, since volumes that are

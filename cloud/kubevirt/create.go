@@ -24,12 +24,24 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 		return cloud.VM{}, err
 	}
 	return driverkit.Creation{
-		Find: func(ctx context.Context) ([]cloud.VM, error) { return a.find(ctx, opCreate, s, r.Ref) },
+		Find: func(ctx context.Context) ([]cloud.VM, error) {
+			if a.isFirst(r) {
+				return nil, nil
+			}
+			return a.find(ctx, opCreate, s, r.Ref)
+		},
 		Make: func(ctx context.Context) (cloud.VM, error) { return a.make(ctx, s, r, labels) },
 		Finish: func(_ context.Context, vm cloud.VM) (time.Duration, error) {
 			return a.placed(s, r, vm)
 		},
 	}.Do(ctx, opCreate, r)
+}
+
+// isFirst reports whether this process has not asked for the VM of this attempt. Then it asks before it looks: the API
+// server makes no second object of a name, so that most VMs cost two calls.
+func (a *account) isFirst(r cloud.CreateRequest) bool {
+	_, asked := a.asked.Known(secretName(r))
+	return !asked && r.ProviderID == ""
 }
 
 // wrongRequest are the problems of a request that the class's fields make.
@@ -54,8 +66,19 @@ func (s *spec) wrongRequest(r cloud.CreateRequest) []cloud.Problem {
 func (a *account) make(ctx context.Context, s *spec, r cloud.CreateRequest, labels map[string]string) (
 	cloud.VM, error,
 ) {
-	if err := a.makeSecret(ctx, s, r, labels); err != nil {
+	a.asked.Put(secretName(r), true)
+	existed, err := a.makeSecret(ctx, s, r, labels)
+	if err != nil {
 		return cloud.VM{}, err
+	}
+	if existed { // another process has asked for the VM, too
+		found, err := a.find(ctx, opCreate, s, r.Ref)
+		if err != nil {
+			return cloud.VM{}, err
+		}
+		if len(found) > 0 {
+			return driverkit.One(opCreate, r.Ref, found)
+		}
 	}
 	var made machine
 	e := a.client.post(ctx, opCreate, machines, s.machineFor(r, labels), &made)
@@ -68,26 +91,28 @@ func (a *account) make(ctx context.Context, s *spec, r cloud.CreateRequest, labe
 	return cloud.VM{}, s.refused(r, e)
 }
 
-// makeSecret makes the Secret. One of this attempt that exists has the same content: its name says
-// which attempt it is of.
-func (a *account) makeSecret(ctx context.Context, s *spec, r cloud.CreateRequest, labels map[string]string) error {
+// makeSecret makes the Secret, and reports whether it exists already. One of this attempt has the same
+// content: its name says which attempt it is of.
+func (a *account) makeSecret(ctx context.Context, s *spec, r cloud.CreateRequest, labels map[string]string) (
+	existed bool, err error,
+) {
 	e := a.client.post(ctx, opCreate, secrets, s.secretFor(r, labels), nil)
 	switch {
 	case e == nil:
-		return nil
+		return false, nil
 	case reasonOf(e) != reasonExists:
-		return s.refused(r, e)
+		return false, s.refused(r, e)
 	}
 	var there object
 	found, err := a.client.get(ctx, opCreate, secrets, secretName(r), &there)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case found && !s.ours(there.Metadata, r.Ref):
-		return cloud.Errorf(cloud.Unknown, opCreate, "NameTaken",
+		return false, cloud.Errorf(cloud.Unknown, opCreate, "NameTaken",
 			"the Secret %s is there and is not of machine %q; delete it or rename the machine", secretName(r), r.Name)
 	}
-	return nil
+	return true, nil
 }
 
 // taken returns the VM that has the name of the machine, if it is the machine's: another process

@@ -106,7 +106,11 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 	if err != nil {
 		return nil, cloud.Errorf(cloud.Invalid, op, "InvalidSecret", "the kubeconfig %w", err)
 	}
-	a := &account{client: client, now: d.now}
+	const remembered = time.Hour
+	a := &account{
+		client: client, now: d.now,
+		asked: driverkit.NewCache[string, bool](driverkit.CacheOptions{Keep: remembered, Now: d.now}),
+	}
 	if _, _, err := client.session.Login.Get(ctx, op); err != nil {
 		_ = a.Close()
 		return nil, err
@@ -118,6 +122,7 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 type account struct {
 	client *client
 	now    func() time.Time
+	asked  *driverkit.Cache[string, bool] // attempts that VMs were asked for, by the names of their Secrets
 }
 
 var (
