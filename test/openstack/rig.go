@@ -180,6 +180,15 @@ func (r *Rig) startServices(ctx context.Context) error {
 	if err := r.awaitServices(ctx, "keystone", "placement"); err != nil {
 		return err
 	}
+	// Keystone loads its policies with the first token that it checks. Two at once fail, and a compute that
+	// Placement refused for that has no capacity until it tries again.
+	token, err := r.admin.logIn(ctx)
+	if err != nil {
+		return err
+	}
+	if !r.Valid(ctx, token) {
+		return errors.New("Keystone does not know a token that it has just given out")
+	}
 	if err := r.startService("nova", []string{
 		python, r.file("run_nova.py"), "--config-file",
 		r.file("nova.conf"),

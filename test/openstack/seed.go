@@ -132,7 +132,8 @@ func (r *Rig) awaitHosts(ctx context.Context) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		names, err := r.sql(ctx, "SELECT host FROM nova_cell1.compute_nodes WHERE deleted = 0")
+		names, err := r.sql(ctx, `SELECT DISTINCT p.name FROM placement.resource_providers p
+			JOIN placement.inventories i ON i.resource_provider_id = p.id`)
 		if err != nil || len(strings.Fields(names)) == len(r.hosts()) {
 			return err
 		}

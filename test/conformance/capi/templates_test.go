@@ -30,6 +30,11 @@ func (r release) templates(t *testing.T) map[string]string {
 	return all
 }
 
+// clouds are those that have flavors.
+func clouds() []string {
+	return []string{"sim", "aws", "azure", "gcp", "hetzner", "kubevirt", "openstack", "vsphere"}
+}
+
 // common are the variables that clusterctl has flags for.
 func common() map[string]string {
 	return map[string]string{
@@ -75,7 +80,7 @@ func (r release) eachTemplate(t *testing.T, check func(t *testing.T, file string
 func templateNames(t *testing.T, r release) {
 	t.Helper()
 	texts := r.templates(t)
-	for _, cloud := range []string{"", "sim", "aws", "kubevirt", "openstack", "vsphere"} {
+	for _, cloud := range append(clouds(), "") {
 		for _, flavor := range []string{"", "workers-only", "self-hosted", "autoscale", "health-check"} {
 			name := "cluster-template.yaml"
 			if both := strings.Trim(cloud+"-"+flavor, "-"); both != "" {
@@ -239,8 +244,8 @@ func templatesForAutoscaler(t *testing.T, r release) {
 			}
 		}
 	})
-	if found != 6 {
-		t.Errorf("%d MachineDeployments for the autoscaler", found)
+	if want := len(clouds()) + 1; found != want {
+		t.Errorf("%d MachineDeployments for the autoscaler, want %d: for each cloud, and for any", found, want)
 	}
 }
 
@@ -277,8 +282,8 @@ func templatesForHealthChecks(t *testing.T, r release) {
 			}
 		}
 	})
-	if found != 6 {
-		t.Errorf("%d MachineHealthChecks", found)
+	if want := len(clouds()) + 1; found != want {
+		t.Errorf("%d MachineHealthChecks, want %d: for each cloud, and for any", found, want)
 	}
 }
 
