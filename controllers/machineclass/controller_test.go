@@ -255,8 +255,8 @@ func TestProblemsAreToldOnce(t *testing.T) {
 				machineClass(), secret("default", "boot"),
 				secret("other", "keys", "accountID", "secretKey"),
 			},
-			[]string{`Warning InvalidUserData Machines of this class cannot be created: secretRef: no Secret of the class ` +
-				`has an entry "userData"`},
+			[]string{`Warning InvalidUserData Machines of this class cannot be created: secretRef: the Secret ` +
+				`has no entry "userData"`},
 		},
 		"NodeTemplate": {
 			"Every missing key is named.", append(secrets(), machineClass(func(c *machinev1.MachineClass) {
