@@ -187,7 +187,7 @@ func (r *Rig) startServices(ctx context.Context) error {
 		return err
 	}
 	if !r.Valid(ctx, token) {
-		return errors.New("Keystone does not know a token that it has just given out")
+		return errors.New("check a token: Keystone does not know one that it has just given out")
 	}
 	if err := r.startService("nova", []string{
 		python, r.file("run_nova.py"), "--config-file",
