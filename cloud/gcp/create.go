@@ -20,7 +20,7 @@ const pause = 3 * time.Second
 type note struct {
 	Token     string `json:"token"`
 	Operation string `json:"operation,omitempty"`
-	Zone      string `json:"zone,omitempty"`   // of the operation; empty is the class's
+	Zone      string `json:"zone,omitempty"`   // that the VM is asked for in, of a class with several
 	Failed    int    `json:"failed,omitempty"` // how many operations of this attempt have failed
 }
 
@@ -52,10 +52,12 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	c := creation{account: a, op: op, s: s, r: r, at: place{s.zoneFor(r), r.Name}, note: noteOf(r.State)}
-	if c.note.Token != r.Token {
-		c.note = note{Token: r.Token}
+	n := noteOf(r.State)
+	if n.Token != r.Token {
+		n = note{Token: r.Token}
 	}
+	r.Zone = cmp.Or(n.Zone, r.Zone) // a request of this attempt may have made the VM there
+	c := creation{account: a, op: op, s: s, r: r, at: place{s.zoneFor(r), r.Name}, note: n}
 	want, wrong := s.requestFor(r, a.client.who.project, c.note.Failed)
 	problems := slices.Concat(s.Problems, r.Problems(nameLimits, userDataMax), wrong)
 	if err := cloud.Worst(op, problems, cloud.BlocksCreate); err != nil {
@@ -72,8 +74,6 @@ func (c creation) ensure(ctx context.Context, want request) (cloud.VM, error) {
 	if c.note.Operation == "" {
 		return c.begin(ctx, want)
 	}
-	wanted := c.at
-	c.at.zone = cmp.Or(c.note.Zone, c.s.Zone)
 	i, err := c.client.get(ctx, c.op, c.at)
 	if err != nil {
 		return cloud.VM{}, driverkit.Restrict(err)
@@ -88,21 +88,27 @@ func (c creation) ensure(ctx context.Context, want request) (cloud.VM, error) {
 	case !over:
 		return c.accepted(), nil
 	}
-	c.at = wanted
 	return c.begin(ctx, want)
 }
 
-// begin asks for the VM. Where the class has several zones, a request for another one without a
-// known outcome may have made it: names are unique in a zone only.
+// begin asks for the VM. Names are unique in a zone only: where the class has several, it looks into
+// each, and notes the zone before the first request, so that the attempt stays there.
 func (c creation) begin(ctx context.Context, want request) (cloud.VM, error) {
-	if len(c.s.allZones()) > 1 {
-		i, err := c.find(ctx, c.op, c.r.Ref)
-		switch {
-		case err != nil:
+	if len(c.s.allZones()) == 1 {
+		return c.insert(ctx, want)
+	}
+	i, err := c.find(ctx, c.op, c.r.Ref)
+	switch {
+	case err != nil:
+		return cloud.VM{}, err
+	case i != nil:
+		c.at = i.place()
+		return c.progress(*i)
+	}
+	if c.note.Zone == "" {
+		c.note.Zone = c.at.zone
+		if err := driverkit.Note(ctx, c.op, c.r, c.note); err != nil {
 			return cloud.VM{}, err
-		case i != nil:
-			c.at = i.place()
-			return c.progress(*i)
 		}
 	}
 	return c.insert(ctx, want)
@@ -122,10 +128,7 @@ func (c creation) insert(ctx context.Context, want request) (cloud.VM, error) {
 	case o.Name == "":
 		return cloud.VM{}, driverkit.BrokenAnswer(c.op, "the answer names no operation")
 	}
-	c.note.Operation, c.note.Zone = o.Name, ""
-	if c.at.zone != c.s.Zone {
-		c.note.Zone = c.at.zone
-	}
+	c.note.Operation = o.Name
 	if err := c.failure(ctx, o); err != nil {
 		return cloud.VM{}, err
 	}

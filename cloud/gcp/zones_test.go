@@ -2,9 +2,12 @@ package gcp_test
 
 import (
 	"errors"
+	"path"
 	"testing"
+	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
 )
 
@@ -62,5 +65,30 @@ func TestZoneOfTheOperation(t *testing.T) {
 	}
 	if vm, err := w.create(a, m); err != nil || vm.Zone != zoneB {
 		t.Errorf("create in zone %s: %+v, %v", zoneB, vm, err)
+	}
+}
+
+// TestZoneOfALostRequest: a request whose answer was lost may have made a VM that is not shown yet. The attempt
+// stays in its zone, although the machine asks for another one now.
+func TestZoneOfALostRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, c := w.open(class(spec{"zone": zoneB, "zones": []string{zoneC}}), credentials())
+	m := newMachine("m-1", c)
+	m.Zone = zoneC
+	w.Hide(20 * time.Second)
+	lost := w.proxy.Inject(cloudtest.Fault{Kind: cloudtest.DropResponse, Match: cloudtest.Mutating})
+	if _, err := a.Create(t.Context(), m.CreateRequest); err == nil || lost.Fired() != 1 {
+		t.Fatalf("create whose answer is lost: %v, %d answers lost", err, lost.Fired())
+	}
+	m.Zone = zoneB
+	next, _ := w.open(class(spec{"zone": zoneB, "zones": []string{zoneC}}), credentials())
+	if vm, err := w.create(next, m); err != nil || vm.Zone != zoneC {
+		t.Errorf("create again: %+v, %v; want the VM in zone %s", vm, err, zoneC)
+	}
+	for _, thing := range w.Things() {
+		if path.Dir(thing.ID) != zoneC {
+			t.Errorf("%s is there, want nothing outside of zone %s", thing.ID, zoneC)
+		}
 	}
 }
