@@ -69,7 +69,11 @@ func (a *account) Register(ctx context.Context, r cloud.Ref, places []string) (c
 	}
 	var waiting []string
 	for _, place := range places {
-		is, group, err := a.client.hasMember(ctx, opRegister, place, i.place())
+		group, err := groupOf(opRegister, place)
+		if err != nil {
+			return cloud.Registration{}, err
+		}
+		is, err := a.client.hasMember(ctx, opRegister, group, i.place())
 		switch {
 		case cloud.CodeOf(err) == cloud.NotFound:
 			return cloud.Registration{}, cloud.Errorf(cloud.Invalid, opRegister, "NoSuchGroup",
@@ -115,13 +119,14 @@ func (a *account) Deregister(ctx context.Context, r cloud.Ref, places []string) 
 	}
 	var waiting []string
 	for _, place := range places {
-		if _, err := groupOf(opDeregister, place); err != nil {
+		group, err := groupOf(opDeregister, place)
+		if err != nil {
 			return cloud.Registration{}, err
 		}
 		if i == nil {
 			continue
 		}
-		out, err := a.removeFrom(ctx, place, i.place())
+		out, err := a.removeFrom(ctx, group, i.place())
 		if err != nil {
 			return cloud.Registration{}, err
 		}
@@ -132,13 +137,9 @@ func (a *account) Deregister(ctx context.Context, r cloud.Ref, places []string) 
 	return waitingFor(waiting...), nil
 }
 
-// removeFrom asks for an instance to leave the group of a place, and reports whether it is out. It asks before it
+// removeFrom asks for an instance to leave a group, and reports whether it is out. It asks before it
 // looks: an instance that has just joined is not listed yet. What a refusal means is for the listing to say.
-func (a *account) removeFrom(ctx context.Context, place string, at place) (out bool, err error) {
-	group, err := groupOf(opDeregister, place)
-	if err != nil {
-		return false, err
-	}
+func (a *account) removeFrom(ctx context.Context, group string, at place) (out bool, err error) {
 	accepted, refused := a.askToLeave(ctx, group, at)
 	switch code := cloud.CodeOf(refused); {
 	case accepted:
@@ -148,7 +149,7 @@ func (a *account) removeFrom(ctx context.Context, place string, at place) (out b
 	case refused != nil && code != cloud.Invalid:
 		return false, driverkit.Restrict(refused)
 	}
-	is, _, err := a.client.hasMember(ctx, opDeregister, place, at)
+	is, err := a.client.hasMember(ctx, opDeregister, group, at)
 	switch {
 	case cloud.CodeOf(err) == cloud.NotFound:
 		return true, nil
@@ -191,21 +192,18 @@ func (m member) is(at place) bool {
 	return path.Base(m.Instance) == at.name && path.Base(path.Dir(path.Dir(m.Instance))) == at.zone
 }
 
-// hasMember reports whether the group of a place has an instance, in whose zone it is. The error is NotFound if
-// there is no such group.
-func (c *client) hasMember(ctx context.Context, op, place string, at place) (is bool, group string, err error) {
-	if group, err = groupOf(op, place); err != nil {
-		return false, "", err
-	}
+// hasMember reports whether a group has an instance, in whose zone it is. The error is NotFound if there is no such
+// group.
+func (c *client) hasMember(ctx context.Context, op, group string, at place) (bool, error) {
 	for m, err := range c.members(ctx, op, at.zone, group) {
 		if err != nil {
-			return false, group, driverkit.Restrict(err, cloud.NotFound)
+			return false, driverkit.Restrict(err, cloud.NotFound)
 		}
 		if m.is(at) {
-			return true, group, nil
+			return true, nil
 		}
 	}
-	return false, group, nil
+	return false, nil
 }
 
 // members yields the instances of a group. It is a read, although it is a POST.
