@@ -124,7 +124,7 @@ func onlyOneManagerWorks(s *scene) {
 		AcquireTime: &now, RenewTime: &now,
 	}
 	s.Expect(s.Client.Create(s.Context(), lease)).To(Succeed())
-	// As long as they are without flags: who cannot renew a shorter lease beside much other work ends.
+	// Leases have the default length: on a busy machine a leader cannot renew a shorter one in time.
 	const retry = "--leader-elect-retry-period=500ms"
 	managers := []*stack.Manager{s.manage(retry), s.manage(retry)}
 	d := s.pool(2)
