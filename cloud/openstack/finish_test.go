@@ -278,25 +278,6 @@ func TestSeveralFixedAddresses(t *testing.T) {
 	}
 }
 
-// TestNameFitsTheFloatingIP: its description names the machine, and is found as a whole
-// only.
-func TestNameFitsTheFloatingIP(t *testing.T) {
-	t.Parallel()
-	c := &config{ownership: []string{"k"}}
-	owner := strings.Repeat("o", 36)
-	for length, fits := range map[int]bool{140: true, 141: false} {
-		for _, pool := range []string{"", "public"} {
-			c.Spec.FloatingIPPool = pool
-			err := checkRequest(c, cloud.CreateRequest{
-				Ref: cloud.Ref{Name: strings.Repeat("m", length), OwnerID: owner}, Token: "5eed",
-			})
-			if (err == nil) != (fits || pool == "") {
-				t.Errorf("a name of %d characters with pool %q: got %v", length, pool, err)
-			}
-		}
-	}
-}
-
 // TestMarkOfALongName: Neutron takes no description of more than 255 characters, and finds a
 // floating IP by its whole description only. Names of machines may have 253 characters.
 func TestMarkOfALongName(t *testing.T) {
