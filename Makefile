@@ -149,11 +149,12 @@ capi: ## Cluster API's managers and clusterctl from source, once
 	@test/e2e/capi/build out/capi
 
 .PHONY: generate
-generate: ## deep copies, CRDs and dashboards
+generate: ## deep copies, CRDs, their reference and dashboards
 	@$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crd
 	@go run ./cmd/dashboards
+	@go run ./cmd/reference
 
-GENERATED = find config/crd config/monitoring/dashboards api \( -name 'zz_generated.*' -o -path 'config/crd/*.yaml' -o -name '*.json' \) -type f -print0 | sort -z | xargs -0 sha256sum
+GENERATED = find config/crd config/monitoring/dashboards api docs/api/reference \( -name 'zz_generated.*' -o -path 'config/crd/*.yaml' -o -name '*.json' -o -name '*.md' \) -type f -print0 | sort -z | xargs -0 sha256sum
 
 .PHONY: verify
 verify: ## generated files, formatting and go.mod are clean
