@@ -112,21 +112,18 @@ func (s *scope) act(ctx context.Context) error {
 // reconcileReplicas runs the one step that the spec asks for.
 func (s *scope) reconcileReplicas(ctx context.Context) error {
 	current, others := s.setViews()
-	switch {
-	case s.d.Spec.Paused:
+	switch rollout.NextStep(s.d, s.bounds, current, others) {
+	case rollout.StepScale:
 		return s.scale(ctx)
-	case s.d.Spec.RollbackTo != nil:
+	case rollout.StepRollBack:
 		return s.rollBack(ctx)
-	case rollout.Scaling(s.bounds.Replicas, current, others):
-		return s.scale(ctx)
-	}
-	switch s.d.Spec.Strategy.Type {
-	case machinev1.RollingUpdateStrategyType:
+	case rollout.StepRollingUpdate:
 		return s.rollingUpdate(ctx)
-	case machinev1.RecreateStrategyType:
+	case rollout.StepRecreate:
 		return s.recreate(ctx)
-	case machinev1.InPlaceUpdateStrategyType:
+	case rollout.StepInPlaceUpdate:
 		return s.inPlaceUpdate(ctx)
+	case rollout.StepNone:
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
 // offer gives VMs to machines, as long as there are fewer than the cloud has room for.
@@ -23,12 +24,12 @@ func (env *env) offer(capacity int) {
 		if m.Spec.ProviderID != "" {
 			continue
 		}
-		given := used < capacity || isAvailable(&m)
+		given := used < capacity || rollout.IsAvailable(&m)
 		change(env, &m, func(m *machinev1.Machine) {
 			m.Status.LastOperation = machinev1.LastOperation{}
 			if given {
 				m.Spec.ProviderID = "sim:///" + m.Name
-				if !isAvailable(m) {
+				if !rollout.IsAvailable(m) {
 					m.Status.CurrentStatus.Phase = ""
 				}
 				return
@@ -55,7 +56,7 @@ func (env *env) roll(capacity int) (least int, done bool) {
 		env.pass()
 		available := 0
 		for _, m := range env.live() {
-			if isAvailable(&m) {
+			if rollout.IsAvailable(&m) {
 				available++
 			}
 		}

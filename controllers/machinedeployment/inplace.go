@@ -182,7 +182,7 @@ func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.I
 				state.Undergoing++
 				continue
 			}
-			if isAvailable(m) {
+			if rollout.IsAvailable(m) {
 				state.Available++
 			}
 			if node != nil {
@@ -201,8 +201,8 @@ func selectedForUpdate(node *corev1.Node) bool {
 // inUpdateOrder sorts machines for their update: available ones first, then by age and name.
 func inUpdateOrder(machines []*machinev1.Machine) []*machinev1.Machine {
 	slices.SortStableFunc(machines, func(a, b *machinev1.Machine) int {
-		if isAvailable(a) != isAvailable(b) {
-			if isAvailable(a) {
+		if rollout.IsAvailable(a) != rollout.IsAvailable(b) {
+			if rollout.IsAvailable(a) {
 				return -1
 			}
 			return 1

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
 func machineClass(name, region string) *machinev1.MachineClass {
@@ -42,7 +43,7 @@ func TestInPlaceKeepsMachines(t *testing.T) {
 	env.until("all are updated", func() bool {
 		away := 0
 		for _, m := range env.live() {
-			if !isAvailable(&m) {
+			if !rollout.IsAvailable(&m) {
 				away++
 			}
 		}
@@ -95,7 +96,7 @@ func TestInPlaceSurge(t *testing.T) {
 	env.until("all are updated", func() bool {
 		serving := 0
 		for _, m := range env.live() {
-			if isAvailable(&m) {
+			if rollout.IsAvailable(&m) {
 				serving++
 			}
 		}

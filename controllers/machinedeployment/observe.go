@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -144,42 +142,9 @@ func (s *scope) setViews() (newSet *rollout.Set, old []rollout.Set) {
 	return newSet, old
 }
 
-// view returns the input of the rollout arithmetic for one set. The cached Machines
-// are at least as new as the status of the set, but may lack those that it has
-// just created. Therefore the larger number counts for what exists, and the
-// smaller one for what is available.
+// view returns the input of the rollout arithmetic for one set.
 func (o *ownedSet) view() rollout.Set {
-	s := rollout.Set{Name: o.observed.Name, Created: o.observed.CreationTimestamp.Time}
-	if !o.deleting() {
-		s.Spec = int(o.desired.Spec.Replicas)
-	}
-	terminating, available := 0, 0
-	for _, m := range o.machines {
-		if !m.DeletionTimestamp.IsZero() {
-			terminating++
-			continue
-		}
-		s.Live++
-		if markedForDeletion(m) {
-			s.Marked++
-		}
-		if isAvailable(m) {
-			available++
-		}
-		if isExhausted(m) {
-			s.Exhausted++
-		}
-	}
-	s.Replicas = max(int(o.observed.Status.Replicas), terminating+max(s.Spec, s.Live))
-	s.Available = min(int(o.observed.Status.AvailableReplicas), available)
-	s.Preserved = int(o.observed.Status.PreservedFailedReplicas)
-	expected := append(o.live(), o.upcoming(s.Spec-s.Live)...)
-	s.ProtectedUnavailable = rollout.Ranking{Now: o.now}.ProtectedUnavailable(expected)
-	// What the status does not count as available yet is no unhealthy machine.
-	s.ProtectedUnavailable += available - s.Available
-	s.Desired = parseNumber(o.observed.Annotations[machinev1.DesiredReplicasAnnotation])
-	s.Max = parseNumber(o.observed.Annotations[machinev1.MaxReplicasAnnotation])
-	return s
+	return rollout.ViewOf(o.observed, o.desired.Spec.Replicas, o.machines, o.now)
 }
 
 // deleting reports whether the set is being deleted.
@@ -190,50 +155,6 @@ func (o *ownedSet) live() []*machinev1.Machine {
 	return slices.DeleteFunc(slices.Clone(o.machines), func(m *machinev1.Machine) bool {
 		return !m.DeletionTimestamp.IsZero()
 	})
-}
-
-// upcoming returns n Machines as the set creates them, for those that the cache does
-// not show yet; none if n is not positive.
-func (o *ownedSet) upcoming(n int) []*machinev1.Machine {
-	var machines []*machinev1.Machine
-	for range n {
-		m := &machinev1.Machine{}
-		m.Annotations = o.observed.Spec.Template.Annotations
-		m.CreationTimestamp.Time = o.now
-		m.Status.CurrentStatus.Phase = machinev1.MachinePending
-		machines = append(machines, m)
-	}
-	return machines
-}
-
-// isAvailable reports whether a machine counts as available.
-func isAvailable(m *machinev1.Machine) bool {
-	phase := m.Status.CurrentStatus.Phase
-	return phase == machinev1.MachineRunning || phase == machinev1.MachineAvailable
-}
-
-// isExhausted reports whether the cloud had no capacity for the VM of a machine when it
-// was last asked.
-func isExhausted(m *machinev1.Machine) bool {
-	op := m.Status.LastOperation
-	return m.Spec.ProviderID == "" && op.Type == machinev1.MachineOperationCreate &&
-		op.State == machinev1.MachineStateFailed && op.ErrorCode == outcome.ResourceExhausted
-}
-
-// markedForDeletion reports whether a scaler or a user chose the machine to be
-// deleted first.
-func markedForDeletion(m *machinev1.Machine) bool {
-	_, chosen := m.Annotations[machinev1.DeleteMachineAnnotation]
-	return chosen || m.Annotations[machinev1.PriorityAnnotation] == machinev1.HighestPriority
-}
-
-// parseNumber parses an annotation; nil for an absent or unparsable one.
-func parseNumber(value string) *int {
-	n, err := strconv.Atoi(value)
-	if err != nil {
-		return nil
-	}
-	return &n
 }
 
 func pointers[T any](items []T) []*T {

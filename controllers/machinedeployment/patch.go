@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"sync"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -34,9 +33,7 @@ func (s *scope) resize(o *ownedSet, n int) {
 // setReplicasAnnotations annotates a set with the replicas of the deployment, as
 // MCM does whenever it scales one.
 func (s *scope) setReplicasAnnotations(set *machinev1.MachineSet) {
-	limit := s.bounds.Replicas + rollout.AnnotatedSurge(s.d, s.bounds)
-	machinev1.SetAnnotation(set, machinev1.DesiredReplicasAnnotation, strconv.Itoa(s.bounds.Replicas))
-	machinev1.SetAnnotation(set, machinev1.MaxReplicasAnnotation, strconv.Itoa(limit))
+	rollout.Annotate(set, s.d, s.bounds)
 }
 
 // patchSets patches every set that differs from its desired state, each once. It

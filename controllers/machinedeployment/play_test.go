@@ -70,11 +70,11 @@ func (env *env) members(set *machinev1.MachineSet) []machinev1.Machine {
 // rankOf orders machines for deletion: chosen, broken, starting, running.
 func rankOf(m *machinev1.Machine) int {
 	switch {
-	case markedForDeletion(m):
+	case rollout.MarkedForDeletion(m):
 		return 0
 	case m.Status.CurrentStatus.Phase == machinev1.MachineFailed:
 		return 1
-	case isAvailable(m):
+	case rollout.IsAvailable(m):
 		return 3
 	}
 	return 2
@@ -89,7 +89,7 @@ func (env *env) reportSet(set *machinev1.MachineSet) {
 			if m.Labels[machinev1.TemplateHashLabel] == set.Spec.Template.Labels[machinev1.TemplateHashLabel] {
 				set.Status.FullyLabeledReplicas++
 			}
-			if isAvailable(&m) && m.DeletionTimestamp.IsZero() {
+			if rollout.IsAvailable(&m) && m.DeletionTimestamp.IsZero() {
 				set.Status.ReadyReplicas++
 				set.Status.AvailableReplicas++
 			}

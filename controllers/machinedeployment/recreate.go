@@ -3,21 +3,21 @@ package machinedeployment
 import (
 	"context"
 	"errors"
+
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
 // recreate deletes all old machines, and creates new ones when the last is gone. A set
 // that is asked for none in this pass may have one that the cache does not show yet.
 func (s *scope) recreate(ctx context.Context) error {
 	annotated := s.markNodes(ctx)
-	left := 0
+	_, old := s.setViews()
 	for _, o := range s.oldSets() {
-		if o.desired.Spec.Replicas > 0 && !o.deleting() {
+		if o.desired.Spec.Replicas > 0 {
 			s.resize(o, 0)
-			left++
 		}
-		left += o.view().Replicas
 	}
-	if left > 0 {
+	if !rollout.Gone(old) {
 		if s.newSet != nil {
 			s.syncNewSet()
 		}

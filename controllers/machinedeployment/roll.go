@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -26,14 +25,14 @@ func (s *scope) rollingUpdate(ctx context.Context) error {
 	// that is drained.
 	tainted := s.markNodes(ctx)
 	current, old := s.setViews()
-	if size := rollout.NewReplicas(s.bounds, *current, old); size != current.Spec {
-		s.resize(s.newSet, size)
-		current.Spec = size
+	roll := rollout.RollOf(s.d, s.bounds, *current, old)
+	s.capacityMissing, s.fellBack = roll.CapacityMissing, roll.FellBack
+	if roll.New != current.Spec {
+		s.resize(s.newSet, roll.New)
 	}
-	keep := s.oldReplicas(*current, old)
 	for i, o := range s.oldSets() {
-		if keep[i] != old[i].Spec {
-			s.resize(o, keep[i])
+		if roll.Keep[i] != old[i].Spec {
+			s.resize(o, roll.Keep[i])
 		}
 		if len(o.live()) > 0 {
 			machinev1.SetAnnotation(o.desired, machinev1.PreferNoScheduleKey, "True")
@@ -44,19 +43,6 @@ func (s *scope) rollingUpdate(ctx context.Context) error {
 		s.emitSurgeFallback()
 	}
 	return errors.Join(tainted, patched, s.cleanUpIfComplete(ctx))
-}
-
-// oldReplicas is how many machines each old set keeps. While the cloud has no capacity for
-// surge one more goes, if the deployment allows it.
-func (s *scope) oldReplicas(current rollout.Set, old []rollout.Set) []int {
-	keep := rollout.OldReplicas(s.bounds, current, old)
-	s.capacityMissing = rollout.CapacityMissing(s.bounds, current, old)
-	if !rollout.SurgeStuck(s.bounds, current, old) || !rollout.FallbackAllowed(s.d) {
-		return keep
-	}
-	fewer := rollout.OldReplicas(rollout.Fallback(s.bounds), current, old)
-	s.fellBack = !slices.Equal(keep, fewer)
-	return fewer
 }
 
 // emitSurgeFallback emits an Event if an old machine went before there was a new one.
@@ -72,7 +58,7 @@ func (s *scope) emitSurgeFallback() {
 // for; "" if there is none.
 func (s *scope) exhaustedMachine() string {
 	for _, m := range s.newSet.live() {
-		if isExhausted(m) {
+		if rollout.IsExhausted(m) {
 			return m.Name
 		}
 	}
@@ -87,7 +73,7 @@ func (s *scope) rollBack(ctx context.Context) error {
 		revision = rollout.LastRevision(s.machineSets())
 	}
 	s.desired.Spec.RollbackTo = nil
-	set := s.setOfRevision(revision)
+	set := rollout.OfRevision(s.machineSets(), revision)
 	switch {
 	case set == nil && revision == 0:
 		s.emitWarning(machinev1.EventRollbackRevisionNotFound, "There is no earlier revision to roll back to")
@@ -135,13 +121,4 @@ func (s *scope) machineSets() []*machinev1.MachineSet {
 		sets = append(sets, o.observed)
 	}
 	return sets
-}
-
-func (s *scope) setOfRevision(revision int64) *machinev1.MachineSet {
-	for _, set := range s.machineSets() {
-		if revision > 0 && rollout.Revision(set) == revision {
-			return set
-		}
-	}
-	return nil
 }

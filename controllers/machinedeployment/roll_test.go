@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
 func TestRollKeepsBounds(t *testing.T) {
@@ -35,7 +36,7 @@ func TestRollKeepsBounds(t *testing.T) {
 			env.until("the roll is done", func() bool {
 				serving := int32(0)
 				for _, m := range env.live() {
-					if isAvailable(&m) {
+					if rollout.IsAvailable(&m) {
 						serving++
 					}
 				}
@@ -154,7 +155,7 @@ func TestRollAtRandom(t *testing.T) {
 				}
 				serving := 0
 				for _, m := range env.live() {
-					if isAvailable(&m) {
+					if rollout.IsAvailable(&m) {
 						serving++
 					}
 				}

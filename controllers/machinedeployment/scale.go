@@ -35,8 +35,7 @@ func (s *scope) distribute() {
 			current = i
 		}
 	}
-	proportional := s.d.Spec.Paused || s.d.Spec.Strategy.Type == machinev1.RollingUpdateStrategyType
-	for i, size := range rollout.Scaled(s.bounds, views, current, proportional) {
+	for i, size := range rollout.Scaled(s.bounds, views, current, rollout.Proportional(s.d)) {
 		// Sets of unchanged size get the annotations too, which record that scaling is
 		// done. MCM omits that during an in-place update, which then never continues.
 		if views[i].Active() || size > 0 {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
@@ -83,10 +84,10 @@ func machineStateOf(m *machinev1.Machine) machineState {
 	n := machineState{
 		phase:     m.Status.CurrentStatus.Phase,
 		deleting:  !m.DeletionTimestamp.IsZero(),
-		marked:    markedForDeletion(m),
+		marked:    rollout.MarkedForDeletion(m),
 		preserved: !m.Status.CurrentStatus.PreserveExpiryTime.IsZero(),
 		held:      machinev1.Held(m),
-		exhausted: isExhausted(m),
+		exhausted: rollout.IsExhausted(m),
 		since:     m.Annotations[machinev1.MarkedForDeletionAnnotation],
 		update:    updateReason(m),
 		form:      m.Annotations[machinev1.ProviderIDFormAnnotation],

@@ -45,6 +45,16 @@ func LastRevision(sets []*machinev1.MachineSet) int64 {
 	return second
 }
 
+// OfRevision returns the set of a revision; nil if there is none.
+func OfRevision(sets []*machinev1.MachineSet, revision int64) *machinev1.MachineSet {
+	for _, s := range sets {
+		if revision > 0 && Revision(s) == revision {
+			return s
+		}
+	}
+	return nil
+}
+
 // SetNewRevision gives s, which has the current template, the revision after those of
 // the others, unless it has a higher one, and returns whether that changed it.
 // Only then does its former revision enter its history: MCM appends to the
