@@ -93,6 +93,9 @@ type Options struct {
 	// MachineDeployment grows after machines had to be replaced in ReplaceCycles cycles
 	// because they did not join in time. If either is 0, it does not.
 	CreationTimeoutGrowthPercent, ReplaceCycles int
+	// PauseFailingRollouts pauses the rolling update of a MachineDeployment after
+	// ReplaceCycles cycles in which no new machine joined.
+	PauseFailingRollouts bool
 	// ConsoleEvidence has the consoles of machines that did not join read and kept.
 	ConsoleEvidence bool
 }
@@ -207,7 +210,8 @@ func addMachineClass(s *setup) error {
 
 func addMachine(s *setup) error {
 	options := s.Options.Machine
-	options.RecordJoins = s.Options.CreationTimeoutGrowthPercent > 0 && s.Options.ReplaceCycles > 0
+	options.RecordJoins = s.Options.ReplaceCycles > 0 &&
+		(s.Options.CreationTimeoutGrowthPercent > 0 || s.Options.PauseFailingRollouts)
 	c := machine.New(machine.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
 		Events: s.Events(machineComponent), Options: options, Frozen: s.frozen, FreezeCause: s.cause,
@@ -255,6 +259,7 @@ func addMachineDeployment(s *setup) error {
 			Timeout:       s.Options.Machine.CreationTimeout,
 			GrowthPercent: s.Options.CreationTimeoutGrowthPercent, Cycles: s.Options.ReplaceCycles,
 		},
+		PauseFailing: s.Options.PauseFailingRollouts,
 	}).SetupWithManager(s.mgr, s.Workers("machinedeployment"))
 }
 

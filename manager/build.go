@@ -298,7 +298,8 @@ func (o *Options) controllerOptions() controllers.Options {
 		SafetyUp:  int32(s.up), SafetyDown: int32(s.down), //nolint:gosec // validated
 		OvershootPeriod: cmp.Or(s.overshooting, time.Second), AnnotateDuringRollout: o.annotateDuringRollout,
 		CreationTimeoutGrowthPercent: m.creationGrowthPercent, ReplaceCycles: m.replaceCycles,
-		ConsoleEvidence: m.consoleEvidence,
+		PauseFailingRollouts: m.pauseFailingRollouts,
+		ConsoleEvidence:      m.consoleEvidence,
 	}
 }
 

@@ -103,6 +103,7 @@ type machineOptions struct {
 	maxReplacements                        string // a number or a percentage
 	consoleEvidence                        bool
 	creationGrowthPercent, replaceCycles   int
+	pauseFailingRollouts                   bool
 	nodeConditions                         string
 	bootstrapTokenExtraGroups              string
 }
@@ -305,6 +306,9 @@ func (o *Options) addMachineFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&m.replaceCycles, "machine-replace-cycle-count-threshold", m.replaceCycles,
 		"how often machines of a machine deployment have to be replaced because they did not join until its creation "+
 			"timeout grows; 0 means it does not")
+	fs.BoolVar(&m.pauseFailingRollouts, "machine-pause-failing-rollouts", m.pauseFailingRollouts,
+		"pause a rolling update of a machine deployment when its new machines did not join in as many cycles as "+
+			"--machine-replace-cycle-count-threshold has, and none has joined")
 	fs.DurationVar(&m.health, "machine-health-timeout", m.health, "how long a machine may be Unknown before it is Failed")
 	fs.StringVar(&m.maxReplacements, "machine-max-replacements", m.maxReplacements,
 		"how many unhealthy machines of a machine deployment are replaced at a time: a number, or a percentage of its "+

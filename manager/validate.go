@@ -155,6 +155,9 @@ func (m *machineOptions) validate(p *problems) {
 	p.count("machine-max-evict-retries", m.maxEvictRetries)
 	p.count("machine-creation-timeout-growth-percent", m.creationGrowthPercent)
 	p.count("machine-replace-cycle-count-threshold", m.replaceCycles)
+	if m.pauseFailingRollouts && m.replaceCycles == 0 {
+		p.add("machine-pause-failing-rollouts", "needs --machine-replace-cycle-count-threshold of at least 1")
+	}
 	if _, err := machine.ParseMaxReplacements(m.maxReplacements); err != nil {
 		p.add("machine-max-replacements", "%v", err)
 	}

@@ -39,6 +39,8 @@ type Deps struct {
 	// Joining is how the creation timeout of deployments grows whose machines do not join
 	// in time; its timeout is of those that set none. The zero value is that it does not.
 	Joining joining.Policy
+	// PauseFailing pauses a rollout after Joining.Cycles cycles in which no new machine joined.
+	PauseFailing bool
 	// Fallback is what is known of exhausted classes; nil: nothing.
 	Fallback *fallback.Memory
 }
@@ -98,7 +100,7 @@ func (s *scope) act(ctx context.Context) error {
 		return nil
 	}
 	steps := []func(context.Context) (bool, error){
-		s.adoptSets, s.syncFreeze, s.offerCapacity, s.adaptCreationTimeout, s.markForDeletion,
+		s.adoptSets, s.syncFreeze, s.offerCapacity, s.adaptCreationTimeout, s.pauseFailing, s.markForDeletion,
 	}
 	for _, step := range steps {
 		if ready, err := step(ctx); err != nil || !ready {
@@ -112,7 +114,11 @@ func (s *scope) act(ctx context.Context) error {
 // reconcileReplicas runs the one step that the spec asks for.
 func (s *scope) reconcileReplicas(ctx context.Context) error {
 	current, others := s.setViews()
-	switch rollout.NextStep(s.d, s.bounds, current, others) {
+	step := rollout.NextStep(s.d, s.bounds, current, others)
+	if step == rollout.StepRollingUpdate && s.failing.Paused {
+		step = rollout.StepScale // as with spec.paused
+	}
+	switch step {
 	case rollout.StepScale:
 		return s.scale(ctx)
 	case rollout.StepRollBack:

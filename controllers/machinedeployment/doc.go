@@ -12,6 +12,7 @@
 //	syncFreeze            copies the freeze of the sets to the deployment
 //	offerCapacity         tells the cluster-autoscaler what a node will be like
 //	adaptCreationTimeout  gives machines more time while they do not join
+//	pauseFailing          pauses a rollout whose new machines never join
 //	markForDeletion       marks the machines that a scaler has listed for deletion
 //	scale                 if paused, or if spec.replicas has changed
 //	rollBack              if spec.rollbackTo is set

@@ -38,6 +38,7 @@ func copiedToSets(key string) bool {
 		machinev1.EffectiveCreationTimeoutAppliedAnnotation, machinev1.ReplaceCycleCountAnnotation,
 		machinev1.ReplaceCycleCountAppliedAnnotation, machinev1.AppliedCreationTimeoutAnnotation,
 		machinev1.SurgeFallbackAnnotation, machinev1.FallbackClassesAnnotation,
+		machinev1.FailedRolloutAnnotation, machinev1.RolloutPausedAnnotation,
 		machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation:
 		return false
 	}

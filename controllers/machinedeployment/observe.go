@@ -13,6 +13,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -59,6 +60,8 @@ type scope struct {
 	collisions *int32
 	// heldObject is the set or machine that is held for a migration; "" if none is.
 	heldObject string
+	// failing is how the new machines of a rollout failed to join.
+	failing joining.Rollout
 	// capacityMissing is true while a rolling update lacks capacity for its surge; fellBack
 	// if an old machine goes in this reconcile because of that.
 	capacityMissing, fellBack bool

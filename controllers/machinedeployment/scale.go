@@ -1,7 +1,9 @@
 package machinedeployment
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -28,10 +30,10 @@ func (s *scope) scale(ctx context.Context) error {
 // distribute sizes each set for its share of the replicas.
 func (s *scope) distribute() {
 	views := make([]rollout.Set, len(s.sets))
-	current := -1
+	current, growing := -1, s.growingSet()
 	for i, o := range s.sets {
 		views[i] = o.view()
-		if o == s.newSet {
+		if o == growing {
 			current = i
 		}
 	}
@@ -42,4 +44,15 @@ func (s *scope) distribute() {
 			s.resize(s.sets[i], size)
 		}
 	}
+}
+
+// growingSet is the set that gets the machines that are added: the new one, or the largest old
+// one while the rollout is paused because machines of the new one do not join. nil if there is none.
+func (s *scope) growingSet() *ownedSet {
+	if !s.failing.Paused {
+		return s.newSet
+	}
+	return slices.MaxFunc(s.oldSets(), func(a, b *ownedSet) int {
+		return cmp.Compare(a.observed.Spec.Replicas, b.observed.Spec.Replicas)
+	})
 }

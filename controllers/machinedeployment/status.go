@@ -245,6 +245,9 @@ func (s *scope) replicasReady(status *machinev1.MachineDeploymentStatus) metav1.
 	case len(names) > 0:
 		c.Reason = machinev1.ReasonFrozen
 		c.Message += "; no machines are created by " + strings.Join(names, ", ") + " while there are too many"
+	case s.failing.Paused:
+		c.Reason = machinev1.ReasonRolloutPaused
+		c.Message += "; the rollout is paused: " + s.failingText()
 	case min(status.AvailableReplicas, status.UpdatedReplicas) < s.d.Spec.Replicas || s.newSetUnavailable():
 		c.Reason = s.unavailableReason()
 		c.Message += s.surgeText() + firstFailure(status)

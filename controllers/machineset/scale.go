@@ -9,6 +9,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -45,11 +46,22 @@ func (c *Controller) deleteUnwanted(ctx context.Context, s *scope) error {
 		return err
 	}
 	for _, m := range active(s.machines) {
-		if shouldReplaceFailed(m, s.nodePreserves[m.Name], s.now) || s.shouldDeleteMarked(m) {
+		failed := shouldReplaceFailed(m, s.nodePreserves[m.Name], s.now) && !s.rolloutPaused(m)
+		if failed || s.shouldDeleteMarked(m) {
 			unwanted = append(unwanted, m)
 		}
 	}
 	return c.deleteMachines(ctx, s, deduplicate(unwanted))
+}
+
+// rolloutPaused reports whether m failed to join, and is kept because the rollout to the set is
+// paused: what takes its place would fail as well.
+func (s *scope) rolloutPaused(m *machinev1.Machine) bool {
+	if s.deployment == nil || s.deployment.Annotations[machinev1.RolloutPausedAnnotation] != s.set.Name {
+		return false
+	}
+	c := joining.Recorded(m)
+	return c != nil && c.Reason == machinev1.ReasonFailedJoin
 }
 
 // findSurplus returns the machines that exceed spec.replicas. It chooses them from

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
@@ -361,5 +362,29 @@ func TestFailedMachineGoesWhenPreservationEnds(t *testing.T) {
 	}
 	if n := len(env.alive()); n != 0 {
 		t.Errorf("%d machines are alive, want none", n)
+	}
+}
+
+// TestFailedMachineOfAPausedRolloutStays: what would take its place fails as well. One that had joined is
+// replaced as ever, and all are once the user resumes the rollout.
+func TestFailedMachineOfAPausedRolloutStays(t *testing.T) {
+	t.Parallel()
+	unjoined := func(m *machinev1.Machine) {
+		m.Status.Conditions = joining.Record(nil, corev1.NodeCondition{
+			Status: corev1.ConditionFalse, Reason: machinev1.ReasonFailedJoin,
+		})
+	}
+	d := newDeployment(2)
+	d.Annotations = map[string]string{machinev1.RolloutPausedAnnotation: "set"}
+	env := newEnv(t, d, newSet(2, owned), newMember("a", phase(machinev1.MachineFailed), unjoined),
+		newMember("b", phase(machinev1.MachineFailed)))
+	env.settle()
+	if alive := env.alive(); !slices.Contains(alive, "a") || slices.Contains(alive, "b") {
+		t.Errorf("%q are alive while the rollout is paused, want a without b", alive)
+	}
+	harness.Edit(env.Cluster, d, func(d *machinev1.MachineDeployment) { d.Annotations = nil })
+	env.settle()
+	if alive := env.alive(); slices.Contains(alive, "a") {
+		t.Errorf("%q are alive, want a to be replaced", alive)
 	}
 }

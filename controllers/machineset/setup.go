@@ -42,10 +42,19 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&machinev1.MachineSet{}, batch.Enqueue(ofItself), builder.WithPredicates(predicate.Not(notStatus))).
 		Watches(&machinev1.Machine{}, batch.Enqueue(c.setsOfMachine), builder.WithPredicates(machineChanged())).
 		Watches(&machinev1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.setsOfDeployment),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, rolloutResumed()))).
 		Watches(&machinev1.MachineDeployment{}, batch.Enqueue(c.setsOfDeployment), builder.WithPredicates(becameAvailable())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		Complete(c)
+}
+
+// rolloutResumed lets through that a paused rollout of a MachineDeployment goes on: failed machines
+// of its new set are replaced again.
+func rolloutResumed() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before := e.ObjectOld.GetAnnotations()[machinev1.RolloutPausedAnnotation]
+		return before != "" && before != e.ObjectNew.GetAnnotations()[machinev1.RolloutPausedAnnotation]
+	}}
 }
 
 // becameAvailable lets through that machines of a MachineDeployment have become available:

@@ -103,9 +103,13 @@ var headAnnotations = []annotation{
 	{native: machinev1.AppliedCreationTimeoutAnnotation, leavesNative: replaced(noGrowthText)},
 	{native: machinev1.ReplaceCycleCountAnnotation, leavesNative: replaced(noGrowthText)},
 	{native: machinev1.ReplaceCycleCountAppliedAnnotation, leavesNative: replaced(noGrowthText)},
+	{native: machinev1.FailedRolloutAnnotation, leavesNative: replaced(noPauseText)},
+	{native: machinev1.RolloutPausedAnnotation, leavesNative: replaced(noPauseText)},
 }
 
 const noGrowthText = "nodeStartupTimeoutSeconds of the MachineHealthCheck does not grow by itself"
+
+const noPauseText = "Cluster API does not pause a rollout by itself; set spec.paused"
 
 func gardenerOption(gardeners, upstreams string) annotation {
 	return annotation{

@@ -32,6 +32,16 @@ const (
 	ReplaceCycleCountAppliedAnnotation = "node.machine.sapcloud.io/replace-cycle-count-last-applied-at"
 )
 
+// Annotations on a MachineDeployment whose rollout creates machines that do not join.
+const (
+	// FailedRolloutAnnotation is the new MachineSet none of whose machines has joined, in how many
+	// cycles they failed to, and when the last cycle began: "workers-5d9c 2 2026-01-01T12:00:00Z".
+	FailedRolloutAnnotation = "mcm.cluster.x-k8s.io/failed-rollout"
+	// RolloutPausedAnnotation is the name of the new MachineSet if the manager has paused the
+	// rollout to it. A user removes it to resume the rollout.
+	RolloutPausedAnnotation = "mcm.cluster.x-k8s.io/rollout-paused"
+)
+
 // MachineJoined is MCM's condition in status.conditions of a Machine, beside those of its
 // node: True once the node has joined, False if it had not within the creation timeout.
 // A MachineDeployment has a condition of that type in status.progress while its machines
@@ -47,6 +57,10 @@ const (
 // ReasonSurgeFallback of condition ReplicasReady, and of an Event on a MachineDeployment: a
 // rolling update deletes an old machine first, since the cloud has no capacity for surge.
 const ReasonSurgeFallback = "SurgeFallback"
+
+// ReasonRolloutPaused of condition ReplicasReady, and of an Event on a MachineDeployment: no machine
+// of the new MachineSet has joined, and its failed machines are not replaced.
+const ReasonRolloutPaused = "RolloutPaused"
 
 // EventCreationTimeoutAdapted on a MachineDeployment tells that its creation timeout has
 // grown because machines did not join in time, or was reduced since they do again.
