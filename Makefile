@@ -62,6 +62,7 @@ test: controlplane capi verify lint binaries ## everything that CI runs
 	@$(CHART_TEST)
 	@$(MONITORING_TEST)
 	@$(TRACING_TEST)
+	@$(SITE_TEST)
 
 .PHONY: race
 race: controlplane binaries ## every test of this module under the race detector
@@ -114,6 +115,7 @@ CAPI_TEST = cd test/e2e/capi && go test -v -count=1 -timeout 45m ./...
 CHART_TEST = cd test/e2e/chart && go test -v -count=1 -timeout 45m ./...
 MONITORING_TEST = cd test/monitoring && go test -v -count=1 -timeout 45m ./...
 TRACING_TEST = cd test/tracing && go test -v -count=1 -timeout 45m ./...
+SITE_TEST = cd docs/site && go test -v -count=1 -timeout 45m ./...
 
 .PHONY: e2e
 e2e: controlplane capi ## with the real Cluster API core manager and clusterctl, and with Helm
@@ -169,7 +171,11 @@ verify: ## generated files, formatting and go.mod are clean
 .PHONY: lint
 lint: ## the linters and formatters of .golangci.yml, vet among them
 	@$(LINT) run ./...
-	@for module in e2e/capi e2e/chart monitoring tracing; do (cd "test/$$module" && $(LINT) run ./...); done
+	@for module in test/e2e/capi test/e2e/chart test/monitoring test/tracing docs/site; do (cd "$$module" && $(LINT) run ./...); done
+
+.PHONY: docs
+docs: ## out/docs: the documentation as a site with search, which needs no server
+	@go -C docs/site run . -root "$(CURDIR)" -out "$(CURDIR)/out/docs"
 
 .PHONY: release
 release: ## out/release: everything that a release has; VERSION=v0.1.0, PUSH=1 and KEY=cosign.key publish the image

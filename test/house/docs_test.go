@@ -137,7 +137,7 @@ func TestMakeTargets(t *testing.T) {
 	makefile := read(t, "Makefile")
 	for _, target := range []string{
 		"demo", "test", "check", "controlplane", "generate", "verify", "lint", "conformance", "simulate",
-		"bench", "chaos", "e2e", "autoscaler", "guests", "start", "release",
+		"bench", "chaos", "e2e", "autoscaler", "guests", "start", "release", "docs",
 	} {
 		if !regexp.MustCompile(`(?m)^` + target + `:.* ## \S`).MatchString(makefile) {
 			t.Errorf("Makefile: no target %s with a ## comment", target)

@@ -99,6 +99,9 @@ var parts = map[string]part{
 	// The CRDs, for a program that judges manifests.
 	"config": {},
 
+	// The generator of the site, a module of its own.
+	"docs/site": {theirs: []string{"github.com/yuin/goldmark"}},
+
 	"cmd": {ours: []string{"..."}, theirs: []string{"..."}},
 	// Programs that play a part, not the product: the product does not import them.
 	"test": {ours: []string{"..."}, theirs: []string{"..."}},
