@@ -173,7 +173,7 @@ func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.I
 	var nodes []*corev1.Node
 	for _, o := range s.oldSets() {
 		state.Asked += int(o.desired.Spec.Replicas)
-		for _, m := range inUpdateOrder(o.live()) {
+		for _, m := range rollout.InUpdateOrder(o.live()) {
 			node, err := s.node(ctx, m)
 			if err != nil {
 				return nil, state, err
@@ -196,20 +196,6 @@ func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.I
 func selectedForUpdate(node *corev1.Node) bool {
 	_, ok := node.Labels[machinev1.SelectedForUpdateLabel]
 	return ok
-}
-
-// inUpdateOrder sorts machines for their update: available ones first, then by age and name.
-func inUpdateOrder(machines []*machinev1.Machine) []*machinev1.Machine {
-	slices.SortStableFunc(machines, func(a, b *machinev1.Machine) int {
-		if rollout.IsAvailable(a) != rollout.IsAvailable(b) {
-			if rollout.IsAvailable(a) {
-				return -1
-			}
-			return 1
-		}
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
-	return machines
 }
 
 // transferMachines moves the machines that were updated in place to the new set,

@@ -1,5 +1,11 @@
 package rollout
 
+import (
+	"slices"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
 // InPlaceReplicas is how many machines the set with the current template may be
 // asked to have during an update in place, and whether machines that are
 // updated may move to it.
@@ -49,4 +55,18 @@ func Selectable(b Bounds, s InPlace) int {
 	missing := max(s.New-s.NewAvailable, 0)
 	possible := s.Asked - b.MinAvailable() - missing - s.Undergoing
 	return max(min(wanted, possible, s.Available-b.MinAvailable()), 0)
+}
+
+// InUpdateOrder sorts machines for their update in place: available ones first, then by age and name.
+func InUpdateOrder(machines []*machinev1.Machine) []*machinev1.Machine {
+	slices.SortStableFunc(machines, func(a, b *machinev1.Machine) int {
+		if IsAvailable(a) != IsAvailable(b) {
+			if IsAvailable(a) {
+				return -1
+			}
+			return 1
+		}
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	return machines
 }
