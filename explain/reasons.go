@@ -81,3 +81,33 @@ func rowOf(condition, reason string) Row {
 	}
 	return found
 }
+
+//go:embed events.yaml
+var eventsFile []byte
+
+// EventRow is what the reason of an Event means that is not a condition's. See events.yaml.
+type EventRow struct {
+	Event   string `json:"event"`
+	Warning bool   `json:"warning,omitempty"` // something is wrong
+	Meaning string `json:"meaning"`
+	Remedy  string `json:"remedy,omitempty"`
+	About   string `json:"about"`
+}
+
+// eventTable is read once. A test proves that the embedded file is valid.
+var eventTable = sync.OnceValues(func() ([]EventRow, error) {
+	var rows []EventRow
+	if err := yaml.UnmarshalStrict(eventsFile, &rows); err != nil {
+		return nil, fmt.Errorf("read events.yaml: %w", err)
+	}
+	return rows, nil
+})
+
+// EventRows returns the table, in the order of the file.
+func EventRows() []EventRow {
+	rows, err := eventTable()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(rows)
+}

@@ -10,12 +10,12 @@ import (
 // preface is what docs/troubleshooting.md begins with.
 const preface = `# Troubleshooting
 
-<!-- Made from explain/reasons.yaml by go test ./explain -update; change it there. -->
+<!-- Made from explain/reasons.yaml and events.yaml by go test ./explain -update; change it there. -->
 
 Every condition has a reason. This page has what each of them means, what to do, what happens by itself,
 and which objects report it. ` + "`kubectl mcm why OBJECT`" + ` looks all of it up for one object, fills the
 commands in, and begins with the first thing that is missing: see [kubectl mcm](kubectl-mcm.md). For help from
-others, ` + "`kubectl mcm support-bundle`" + ` collects what they need.
+others, ` + "`kubectl mcm support-bundle`" + ` collects what they need. [Events](#events) stand at the end.
 
 A reason that is in the table twice means different things on different conditions. **Person** marks what
 does not end before a person has acted. Everything that passes by itself does so at once when its cause is
@@ -74,7 +74,7 @@ func Troubleshooting() string {
 			}
 		}
 	}
-	return out.String()
+	return out.String() + eventTables()
 }
 
 // markdown is the line of a row.
@@ -103,3 +103,33 @@ var placeholders = strings.NewReplacer("{namespace}", "NAMESPACE", "{object}", "
 	"{secret}", "SECRET -n NAMESPACE", "{userdata}", "SECRET -n NAMESPACE")
 
 func escape(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
+
+const eventsPreface = `
+## Events
+
+A fault that a condition shows is an Event with the same reason, once. These Events have reasons of their own.
+Where something is wrong:
+
+| Event | means | remedy | on |
+|---|---|---|---|
+`
+
+const normalEvents = `
+In the normal course of things:
+
+| Event | means | on |
+|---|---|---|
+`
+
+// eventTables are the last part of docs/troubleshooting.md.
+func eventTables() string {
+	var wrong, normal strings.Builder
+	for _, r := range EventRows() {
+		if r.Warning {
+			fmt.Fprintf(&wrong, "| `%s` | %s | %s | %s |\n", r.Event, escape(r.Meaning), escape(r.Remedy), escape(r.About))
+		} else {
+			fmt.Fprintf(&normal, "| `%s` | %s | %s |\n", r.Event, escape(r.Meaning), escape(r.About))
+		}
+	}
+	return eventsPreface + wrong.String() + normalEvents + normal.String()
+}

@@ -92,7 +92,7 @@ func releaseWithoutVM(p *pass) bool {
 	}
 	p.did.vmRetained = true
 	p.did.events = append(p.did.events, kubeEvent{
-		corev1.EventTypeWarning, "ReleasedWithoutVM",
+		corev1.EventTypeWarning, eventReleased,
 		fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation,
 			p.machine.Spec.ProviderID),
 	})

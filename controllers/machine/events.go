@@ -30,6 +30,7 @@ const (
 	eventDrainSkipped   = "DrainSkipped" // the deletion is one by force
 	eventDeleteFailed   = "DeleteFailed"
 	eventDeleted        = "Deleted"
+	eventReleased       = "ReleasedWithoutVM" // asked for by annotation
 	eventIgnoredValue   = "IgnoredValue"
 	eventOutage         = "Outage" // about the pool
 	eventOutageOver     = "OutageOver"
