@@ -12,20 +12,21 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/fleet"
 )
 
 // unjoined is the native pool with its evidence: two machines that are gone, and the third, which
 // waits for its node.
 func unjoined(t *testing.T) []client.Object {
 	t.Helper()
-	objects := nativePool()
+	objects := fleet.Native()
 	for _, o := range objects {
 		m, ok := o.(*machinev1.Machine)
 		if !ok || m.Name != "workers-abcde-3" {
 			continue
 		}
 		m.Spec.ProviderID, m.Status.CurrentStatus.Phase = "sim:///sim-1/3", machinev1.MachinePending
-		m.Status.Progress = unready(machinev1.ConditionNodeReady, machinev1.ReasonWaitingForNode, "Node n has not joined")
+		m.Status.Progress = fleet.Unready(machinev1.ConditionNodeReady, machinev1.ReasonWaitingForNode, "Node n has not joined")
 	}
 	failure := func(name string, cause console.Cause, line string, minutes int) console.Failure {
 		return console.Failure{
@@ -51,7 +52,7 @@ func TestWhyOfUnjoined(t *testing.T) {
 	t.Parallel()
 	const want = "Console:  2 of the last 3 machines that did not join: TLS unknown CA\n" +
 		"          gone-2, 5m ago: x509: unknown authority\n"
-	api := builder(t, unjoined(t)...).Build()
+	api := fleet.API(t, unjoined(t)...).Build()
 	for _, object := range []string{"machine/workers-abcde-3", "mcs/workers-abcde", "mcd/workers"} {
 		out, _ := run(t, api, "why", object)
 		if !strings.Contains(out, want) || !strings.Contains(out, "1 of the last 3 machines that did not join: unknown") {
@@ -81,7 +82,7 @@ func TestKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api := client.Reader(builder(t, unjoined(t)...).Build())
+			api := client.Reader(fleet.API(t, unjoined(t)...).Build())
 			if c.forbidden {
 				api = noSecrets{api}
 			}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/fleet"
 )
 
 const metricsText = `# HELP workqueue_depth Current depth of workqueue
@@ -43,7 +45,7 @@ func TestTopMetrics(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	api := builder(t, nativePool()...).Build()
+	api := fleet.API(t, fleet.Native()...).Build()
 	for at, want := range map[string]string{
 		server.URL + "/proxy/calls": "calls throttled or not answered   AWS       7",
 		"/proxy/calls":              "queued objects                    machine   3",
@@ -87,7 +89,7 @@ func runAt(t *testing.T, api client.Reader, at string, args ...string) (string, 
 // TestCompletion: a shell is offered what exists, of the kind that is begun, and nothing twice.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	api := builder(t, append(nativePool(), clusterAPIPool()...)...).Build()
+	api := fleet.API(t, append(fleet.Native(), fleet.ClusterAPI()...)...).Build()
 	for args, want := range map[string][]string{
 		"tree workers-": {
 			"workers-abcde", "workers-abcde-1", "workers-abcde-2", "workers-abcde-3", "workers-old",
