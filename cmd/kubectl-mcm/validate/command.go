@@ -13,6 +13,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/clouds"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/manifest"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 )
@@ -105,17 +106,9 @@ func (c *command) printForPrograms(out io.Writer, report *Report) error {
 
 // judge reads the files and judges what is in them.
 func (c *command) judge(ctx context.Context, in io.Reader) (*Report, error) {
-	files, err := expand(c.files, c.recursive)
+	documents, files, err := manifest.Read(c.files, c.recursive, in)
 	if err != nil {
 		return nil, err
-	}
-	var documents []document
-	for _, file := range files {
-		found, err := read(file, in)
-		if err != nil {
-			return nil, err
-		}
-		documents = append(documents, found...)
 	}
 	registry, err := cloud.NewRegistry(clouds.Offline(c.drivers), time.Now)
 	if err != nil {
@@ -128,7 +121,7 @@ func (c *command) judge(ctx context.Context, in io.Reader) (*Report, error) {
 	j := &judge{
 		namespace: c.namespace(), clouds: registry, schemas: known, manifests: newManifests(),
 		report: &Report{
-			TypeMeta: metav1.TypeMeta{APIVersion: explain.Version, Kind: "ValidationReport"}, Files: len(files),
+			TypeMeta: metav1.TypeMeta{APIVersion: explain.Version, Kind: "ValidationReport"}, Files: files,
 			Problems: []Problem{},
 		},
 	}

@@ -13,6 +13,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/manifest"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machinedeployment"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineset"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
@@ -46,21 +47,21 @@ func (s subject) found(severity Severity, field, format string, args ...any) {
 }
 
 // all judges documents.
-func (j *judge) all(ctx context.Context, documents []document) error {
+func (j *judge) all(ctx context.Context, documents []manifest.Document) error {
 	var subjects []subject
 	for _, d := range documents {
-		if d.object == nil {
-			j.report.Problems = append(j.report.Problems, Problem{File: d.file, Severity: Error, Message: d.wrong})
+		if d.Object == nil {
+			j.report.Problems = append(j.report.Problems, Problem{File: d.File, Severity: Error, Message: d.Wrong})
 			continue
 		}
-		s := subject{j, d.file, d.object}
+		s := subject{j, d.File, d.Object}
 		if !s.ours() {
 			j.report.Skipped++
 			continue
 		}
 		j.report.Judged++
-		if d.object.GetNamespace() == "" {
-			d.object.SetNamespace(j.namespace)
+		if d.Object.GetNamespace() == "" {
+			d.Object.SetNamespace(j.namespace)
 		}
 		s.metadata()
 		subjects = append(subjects, s)

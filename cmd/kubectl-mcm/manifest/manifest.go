@@ -1,4 +1,5 @@
-package validate
+// Package manifest reads the objects of files, folders and pipes.
+package manifest
 
 import (
 	"bufio"
@@ -21,11 +22,27 @@ import (
 // stdin is the name of what comes from a pipe.
 const stdin = "-"
 
-// document is an object of a file; without one, wrong is why.
-type document struct {
-	file   string
-	object *unstructured.Unstructured
-	wrong  string
+// Document is an object of a file; without one, Wrong is why.
+type Document struct {
+	File   string
+	Object *unstructured.Unstructured
+	Wrong  string
+}
+
+// Read returns the documents of files, of folders, and of in for "-", and how many files they are of.
+func Read(names []string, recursive bool, in io.Reader) (documents []Document, files int, err error) {
+	all, err := expand(names, recursive)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, file := range all {
+		found, err := read(file, in)
+		if err != nil {
+			return nil, 0, err
+		}
+		documents = append(documents, found...)
+	}
+	return documents, len(all), nil
 }
 
 // expand returns the files that names stand for: a folder stands for the manifests in it.
@@ -72,7 +89,7 @@ func folder(name string, recursive bool) ([]string, error) {
 }
 
 // read returns the documents of a file.
-func read(file string, in io.Reader) ([]document, error) {
+func read(file string, in io.Reader) ([]Document, error) {
 	if file != stdin {
 		opened, err := os.Open(file)
 		if err != nil {
@@ -81,7 +98,7 @@ func read(file string, in io.Reader) ([]document, error) {
 		defer opened.Close()
 		in = opened
 	}
-	var found []document
+	var found []Document
 	for parts := utilyaml.NewYAMLReader(bufio.NewReader(in)); ; {
 		text, err := parts.Read()
 		if errors.Is(err, io.EOF) {
@@ -95,9 +112,9 @@ func read(file string, in io.Reader) ([]document, error) {
 }
 
 // decode returns the object of a part of a file, those of a list, or none of a comment.
-func decode(file string, text []byte) []document {
-	broken := func(format string, args ...any) []document {
-		return []document{{file: file, wrong: fmt.Sprintf(format, args...)}}
+func decode(file string, text []byte) []Document {
+	broken := func(format string, args ...any) []Document {
+		return []Document{{File: file, Wrong: fmt.Sprintf(format, args...)}}
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -115,11 +132,11 @@ func decode(file string, text []byte) []document {
 		return broken("has no apiVersion or no kind; add them")
 	}
 	if !object.IsList() {
-		return []document{{file: file, object: object}}
+		return []Document{{File: file, Object: object}}
 	}
-	var found []document
+	var found []Document
 	err = object.EachListItem(func(item runtime.Object) error {
-		found = append(found, document{file: file, object: item.(*unstructured.Unstructured)})
+		found = append(found, Document{File: file, Object: item.(*unstructured.Unstructured)})
 		return nil
 	})
 	if err != nil {
