@@ -11,10 +11,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -122,3 +124,6 @@ func machinesOf(set *machinev1.MachineSet, all []machinev1.Machine) []*machinev1
 	slices.SortFunc(machines, byName)
 	return machines
 }
+
+// Evicts reports whether the drain of a node removes a pod.
+func Evicts(pod *corev1.Pod) bool { return drain.IsDrained(pod) }

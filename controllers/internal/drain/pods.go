@@ -31,7 +31,7 @@ func (p *pass) observe(ctx context.Context) error {
 		for _, claim := range mountsOf(pod) {
 			p.claims[claim]++
 		}
-		if isDrained(pod) {
+		if IsDrained(pod) {
 			p.pods = append(p.pods, pod)
 		}
 	}
@@ -47,16 +47,16 @@ func (p *pass) confirmed(ctx context.Context, done Result) (Result, error) {
 		client.MatchingFields{"spec.nodeName": p.request.Node.Name}); err != nil {
 		return Result{}, fmt.Errorf("listing the pods of node %s: %w", p.request.Node.Name, err)
 	}
-	if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return isDrained(&pod) }) {
+	if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return IsDrained(&pod) }) {
 		return Result{Wait: busyWait, Reason: machinev1.ReasonDraining, Message: "waiting for pods to terminate"}, nil
 	}
 	p.state.confirmed = true
 	return done, nil
 }
 
-// isDrained reports whether a drain removes the pod: all but mirror pods and pods of a
+// IsDrained reports whether a drain removes the pod: all but mirror pods and pods of a
 // DaemonSet, which would come back at once.
-func isDrained(pod *corev1.Pod) bool {
+func IsDrained(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}

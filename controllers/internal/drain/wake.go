@@ -83,7 +83,7 @@ func (t *tracker) podAdded(pod *corev1.Pod) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	state := t.states[pod.Spec.NodeName]
-	if state == nil || (state.awaited.pods == nil && !state.running) || !isDrained(pod) {
+	if state == nil || (state.awaited.pods == nil && !state.running) || !IsDrained(pod) {
 		return ""
 	}
 	return pod.Spec.NodeName
