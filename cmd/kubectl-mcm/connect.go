@@ -132,7 +132,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(config, client.Options{Scheme: s})
+	return client.NewWithWatch(config, client.Options{Scheme: s})
 }
 
 func newScheme() (*runtime.Scheme, error) {

@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"bufio"
 	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
@@ -54,6 +59,34 @@ func captures(r *reader) {
 		text, _ := r.mcm(r.Context(), strings.Fields(command)...)
 		r.documented(name, "$ kubectl mcm "+command+" -n garden\n"+text)
 	}
+	r.watches()
+}
+
+// watches has tree --watch print what a pool becomes while it is scaled, until it is interrupted.
+func (r *reader) watches() {
+	cmd := exec.CommandContext(r.Context(), filepath.Join(binaries, "kubectl-mcm"), "tree", "small", "--watch",
+		"-n", r.namespace, "--kubeconfig", r.kubeconfig)
+	out, err := cmd.StdoutPipe()
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(cmd.Start()).To(Succeed())
+	lines := bufio.NewScanner(out)
+	r.Expect(printed(lines, settled)).To(BeTrue(), "the pool before")
+	d := &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "small"}}
+	r.Expect(r.Client.Patch(r.Context(), d, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`)))).
+		To(Succeed())
+	r.Expect(printed(lines, regexp.MustCompile(`MachineDeployment/small +3/3 +Ready`))).To(BeTrue(), "the pool after")
+	r.Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
+	r.Expect(cmd.Wait()).To(Succeed())
+}
+
+// printed reads lines until one matches; false if they end before.
+func printed(lines *bufio.Scanner, want *regexp.Regexp) bool {
+	for lines.Scan() {
+		if want.MatchString(lines.Text()) {
+			return true
+		}
+	}
+	return false
 }
 
 var (

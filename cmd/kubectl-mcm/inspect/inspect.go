@@ -41,6 +41,7 @@ type flags struct {
 	deps          Deps
 	allNamespaces bool
 	selector      string
+	watch         bool
 	output.Flags
 }
 
@@ -48,6 +49,7 @@ type flags struct {
 func (f *flags) add(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "read the objects of all namespaces")
+	set.BoolVarP(&f.watch, "watch", "w", false, "print again whenever something changes, until the command is interrupted")
 	f.Add(cmd)
 }
 
@@ -58,19 +60,28 @@ func (f *flags) addSelector(cmd *cobra.Command, usage string) {
 
 // read reads the facts that a command needs; events and joining are read on request.
 func (f *flags) read(cmd *cobra.Command, source read.Source) (*explain.Facts, error) {
-	if err := f.Validate(); err != nil {
+	source, err := f.sourceOf(source)
+	if err != nil {
 		return nil, err
+	}
+	return source.All(cmd.Context())
+}
+
+// sourceOf adds the clusters to what a command needs of them.
+func (f *flags) sourceOf(source read.Source) (read.Source, error) {
+	if err := f.Validate(); err != nil {
+		return source, err
 	}
 	clusters, err := f.deps.Connect()
 	if err != nil {
-		return nil, err
+		return source, err
 	}
 	source.Control, source.Target, source.Namespace = clusters.Control, clusters.Target, clusters.Namespace
 	source.Now = f.deps.Now()
 	if f.allNamespaces {
 		source.Namespace = ""
 	}
-	return source.All(cmd.Context())
+	return source, nil
 }
 
 // labels returns the selector; nil if there is none.

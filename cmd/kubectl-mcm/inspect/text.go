@@ -28,5 +28,5 @@ func (t Text) Why(out io.Writer, o *explain.Object) error {
 // Timeline prints what timeline does.
 func (t Text) Timeline(out io.Writer, o *explain.Object) error {
 	timeline := t.Facts.Timeline(o)
-	return (&flags{}).printTimeline(out, &timeline)
+	return (&flags{}).printTimeline(out, &timeline, t.Facts.Now)
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,20 +35,13 @@ An OBJECT is named as for kubectl mcm why.`,
   kubectl mcm timeline machinedeployment/workers -n garden -o chrome-trace > workers.json`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: f.complete(byName...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			facts, err := f.read(cmd, read.Source{Events: true})
-			if err != nil {
-				return err
-			}
-			objects, err := resolve(facts, args[0])
-			if err != nil {
-				return err
-			}
-			if len(objects) > 1 {
-				return fmt.Errorf("%s: %s and %s have that name; name one with its group", args[0], objects[0], objects[1])
-			}
-			output.Warn(cmd.ErrOrStderr(), facts.Unread)
-			timeline := facts.Timeline(objects[0])
-			return f.printTimeline(cmd.OutOrStdout(), &timeline)
+			_, err := show(f, cmd, view[*explain.Timeline]{
+				source: read.Source{Events: true}, print: f.printTimeline,
+				find: func(_ context.Context, facts *explain.Facts) (*explain.Timeline, error) {
+					return timelineOf(facts, args[0])
+				},
+			})
+			return err
 		},
 	}
 	f.Also = []string{formatTrace}
@@ -55,7 +49,20 @@ An OBJECT is named as for kubectl mcm why.`,
 	return cmd
 }
 
-func (f *flags) printTimeline(out io.Writer, t *explain.Timeline) error {
+// timelineOf returns the timeline of the one object of that name.
+func timelineOf(facts *explain.Facts, name string) (*explain.Timeline, error) {
+	objects, err := resolve(facts, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) > 1 {
+		return nil, fmt.Errorf("%s: %s and %s have that name; name one with its group", name, objects[0], objects[1])
+	}
+	timeline := facts.Timeline(objects[0])
+	return &timeline, nil
+}
+
+func (f *flags) printTimeline(out io.Writer, t *explain.Timeline, _ time.Time) error {
 	if f.Format == output.Name {
 		_, err := fmt.Fprintln(out, t.Object)
 		return err

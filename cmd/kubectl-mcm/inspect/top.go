@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -51,19 +52,18 @@ Service's proxy. Queues are served at port 10258, calls to clouds at 10259: name
 			if err != nil {
 				return err
 			}
-			facts, err := f.read(cmd, read.Source{Events: true, Joining: true})
-			if err != nil {
-				return err
-			}
-			top, missing := facts.Top(args, selector)
-			if len(missing) > 0 {
-				return fmt.Errorf("%s: no pool has that name; kubectl mcm top shows all", strings.Join(missing, ", "))
-			}
-			if err := f.addManager(cmd.Context(), &top, metrics); err != nil {
-				return err
-			}
-			output.Warn(cmd.ErrOrStderr(), facts.Unread)
-			return f.printTop(cmd.OutOrStdout(), &top)
+			_, err = show(f, cmd, view[*explain.Top]{
+				source: read.Source{Events: true, Joining: true},
+				find: func(ctx context.Context, facts *explain.Facts) (*explain.Top, error) {
+					top, missing := facts.Top(args, selector)
+					if err := noPool("top", missing); err != nil {
+						return nil, err
+					}
+					return &top, f.addManager(ctx, &top, metrics)
+				},
+				print: f.printTop,
+			})
+			return err
 		},
 	}
 	f.add(cmd)
@@ -73,7 +73,7 @@ Service's proxy. Queues are served at port 10258, calls to clouds at 10259: name
 	return cmd
 }
 
-func (f *flags) printTop(out io.Writer, top *explain.Top) error {
+func (f *flags) printTop(out io.Writer, top *explain.Top, _ time.Time) error {
 	switch {
 	case f.Format == output.Name:
 		for i := range top.Items {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -30,6 +31,9 @@ A POOL is the name of a Cluster, MachineDeployment, MachineSet or Machine.`,
   # one pool, with every machine
   kubectl mcm tree workers -n garden --all
 
+  # the pools again and again, while they are rolled
+  kubectl mcm tree -n garden -w
+
   # the pools of a team in all namespaces, for a program
   kubectl mcm tree -A -l team=a -o json`,
 		ValidArgsFunction: f.complete(explain.KindCluster, explain.KindDeployment, explain.KindSet, explain.KindMachine),
@@ -38,24 +42,30 @@ A POOL is the name of a Cluster, MachineDeployment, MachineSet or Machine.`,
 			if err != nil {
 				return err
 			}
-			facts, err := f.read(cmd, read.Source{Joining: true})
-			if err != nil {
-				return err
-			}
-			tree, missing := facts.Tree(explain.TreeOptions{
-				Pools: args, Selector: selector, All: all || f.Format == output.Name,
+			options := explain.TreeOptions{Pools: args, Selector: selector, All: all || f.Format == output.Name}
+			_, err = show(f, cmd, view[*explain.Tree]{
+				source: read.Source{Joining: true},
+				find: func(_ context.Context, facts *explain.Facts) (*explain.Tree, error) {
+					tree, missing := facts.Tree(options)
+					return &tree, noPool("tree", missing)
+				},
+				print: f.printTree,
 			})
-			if len(missing) > 0 {
-				return fmt.Errorf("%s: no pool has that name; kubectl mcm tree shows all", strings.Join(missing, ", "))
-			}
-			output.Warn(cmd.ErrOrStderr(), facts.Unread)
-			return f.printTree(cmd.OutOrStdout(), &tree, facts.Now)
+			return err
 		},
 	}
 	f.add(cmd)
 	f.addSelector(cmd, "label selector of the pools, e.g. team=a")
 	cmd.Flags().BoolVar(&all, "all", false, "show healthy machines one by one, and MachineSets without machines")
 	return cmd
+}
+
+// noPool is the error that a verb finds no pools of these names; nil if there are none.
+func noPool(verb string, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: no pool has that name; kubectl mcm %s shows all", strings.Join(names, ", "), verb)
 }
 
 func (f *flags) printTree(out io.Writer, tree *explain.Tree, now time.Time) error {

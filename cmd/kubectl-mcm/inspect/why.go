@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -52,23 +53,20 @@ to act, and 1 if the command fails.`,
   # why are the machines of this pool no nodes?
   kubectl mcm why machine -l name=workers -n garden
 
+  # what does this pool wait for now, and now?
+  kubectl mcm why machinedeployment/workers -n garden -w
+
   # the concern alone
   kubectl mcm why cluster/prod -o jsonpath='{.missing.concern}'`,
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: f.complete(byName...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			facts, err := f.read(cmd, read.Source{Joining: true, Consoles: true})
+			found, err := show(f, cmd, view[[]explain.Explanation]{
+				source: read.Source{Joining: true, Consoles: true}, print: f.printWhy, warns: true,
+				find: func(_ context.Context, facts *explain.Facts) ([]explain.Explanation, error) {
+					return f.explain(facts, args)
+				},
+			})
 			if err != nil {
-				return err
-			}
-			objects, err := f.named(facts, args)
-			if err != nil {
-				return err
-			}
-			var found []explain.Explanation
-			for _, o := range objects {
-				found = append(found, facts.Why(o))
-			}
-			if err := f.printWhy(cmd.OutOrStdout(), found, facts.Now); err != nil {
 				return err
 			}
 			return verdict(found)
@@ -77,6 +75,15 @@ to act, and 1 if the command fails.`,
 	f.add(cmd)
 	f.addSelector(cmd, "label selector of the objects of a KIND, e.g. name=workers")
 	return cmd
+}
+
+// explain explains the objects of these names.
+func (f *flags) explain(facts *explain.Facts, names []string) (found []explain.Explanation, err error) {
+	objects, err := f.named(facts, names)
+	for _, o := range objects {
+		found = append(found, facts.Why(o))
+	}
+	return found, err
 }
 
 // verdict is the exit code for what was found; nil if nothing is missing.

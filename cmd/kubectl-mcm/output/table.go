@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/term"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
@@ -68,9 +67,11 @@ func paint(text string, c Colour, colours bool) string {
 
 // Colourful reports whether out is a terminal whose user has not asked for plain text.
 func Colourful(out io.Writer) bool {
-	file, ok := out.(*os.File)
+	if page, ok := out.(*Page); ok {
+		return page.colourful
+	}
 	_, refused := os.LookupEnv("NO_COLOR")
-	return ok && !refused && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
+	return !refused && os.Getenv("TERM") != "dumb" && Terminal(out)
 }
 
 // Row makes cells without colour.
