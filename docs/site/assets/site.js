@@ -43,37 +43,44 @@
     return at === 0 || at > 0 && !/[\p{L}\p{N}]/u.test(text[at - 1]);
   };
 
-  // score is 0 where a word is missing.
-  const score = (entry, words, whole) => {
+  // score is 0 where a word is missing, or all of them if any of them will do.
+  const score = (entry, words, whole, any) => {
     let sum = 0;
     for (const word of words) {
       let best = 0;
       if (entry.lowHeading.includes(word)) best = beginsWord(entry.lowHeading, word) ? 30 : 15;
       if (entry.lowTitle.includes(word)) best = Math.max(best, 12) + 2;
       if (entry.lowText.includes(word)) best += Math.min(6, entry.lowText.split(word).length);
-      if (best === 0) return 0;
+      if (best === 0 && !any) return 0;
       sum += best;
     }
+    if (sum === 0) return 0;
     if (entry.lowHeading === whole) sum += entry.heading ? 60 : 90;
     if (words.length > 1 && entry.lowText.includes(whole)) sum += 15;
     return entry.aside ? sum / 2 : sum;
   };
 
-  const find = (entries, query) => {
-    const whole = query.toLowerCase().trim();
-    const words = whole.split(/\s+/).filter((w) => w !== "");
-    if (words.length === 0) return { words, found: [] };
+  const rank = (entries, words, whole, any) => {
     const pages = new Map();
-    const found = entries
-      .map((entry) => ({ entry, score: score(entry, words, whole) }))
+    return entries
+      .map((entry) => ({ entry, score: score(entry, words, whole, any) }))
       .filter((r) => r.score > 0)
       .sort((a, b) => b.score - a.score)
       .filter((r) => {
         const page = r.entry.to.split("#")[0];
         pages.set(page, (pages.get(page) || 0) + 1);
         return pages.get(page) <= perPage;
-      });
-    return { words, found: found.slice(0, most) };
+      })
+      .slice(0, most);
+  };
+
+  // find returns sections with all words, or those with some if there are none.
+  const find = (entries, query) => {
+    const whole = query.toLowerCase().trim();
+    const words = whole.split(/\s+/);
+    const found = rank(entries, words, whole, false);
+    if (found.length > 0 || words.length === 1) return { words, found, all: true };
+    return { words, found: rank(entries, words, whole, true), all: false };
   };
 
   const make = (tag, name, text) => {
@@ -112,11 +119,15 @@
     return line;
   };
 
-  const show = (panel, { words, found }, query) => {
+  const summary = (found, all, query) => {
+    if (found.length === 0) return `Nothing has “${query}”.`;
+    if (!all) return `Nothing has all words of “${query}”. These sections have some:`;
     const plural = found.length === 1 ? "section has" : "sections have";
-    const text = found.length === 0 ? `Nothing has all words of “${query}”.`
-      : `${found.length}${found.length === most ? " or more" : ""} ${plural} “${query}”.`;
-    const count = make("p", "count", text);
+    return `${found.length}${found.length === most ? " or more" : ""} ${plural} “${query}”.`;
+  };
+
+  const show = (panel, { words, found, all }, query) => {
+    const count = make("p", "count", summary(found, all, query));
     count.setAttribute("role", "status");
     const list = make("ol");
     list.append(...found.map((r) => item(r.entry, words)));
