@@ -56,8 +56,8 @@ func (c *Controller) removeIdentity(ctx context.Context, f *facts) error {
 	slices.Reverse(all)
 	if here != f.cp.Annotations[controlplanev1.HomeAnnotation] {
 		c.Events.Eventf(f.cp, corev1.EventTypeWarning, controlplanev1.ReasonMovedAway,
-			"This object was moved here. In its workload cluster, delete what has the annotation %s=%s: %s, and what is "+
-				"bound to it",
+			"Nothing was removed from the workload cluster: this object was moved here; delete there what has the "+
+				"annotation %s=%s: %s, and what is bound to it",
 			controlplanev1.MadeForAnnotation, madeFor(f.cp), nameOf(all[len(all)-1]))
 		return nil
 	}

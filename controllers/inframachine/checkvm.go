@@ -128,7 +128,8 @@ func (c *Controller) recordIdentity(ctx context.Context, p *pass, found cloud.VM
 		return fmt.Errorf("record VM %s: %w", is, err)
 	}
 	if was != "" {
-		warn(p, eventRewritten, fmt.Sprintf("spec.providerID was %s and is now %s, the form that the Node carries", was, is))
+		warn(p, eventRewritten, fmt.Sprintf("spec.providerID was %s and is now %s: the Node carries that form; correct "+
+			"what else names the VM by the former one", was, is))
 	}
 	return nil
 }

@@ -89,8 +89,8 @@ func (c *Controller) keepSharedVM(ctx context.Context, p *pass) (bool, error) {
 		return false, err
 	}
 	p.did.vmRetained = true
-	warn(p, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too, and that one is "+
-		"not being deleted", p.object.Spec.ProviderID, other))
+	warn(p, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too; delete that one as "+
+		"well to remove the VM", p.object.Spec.ProviderID, other))
 	return true, nil
 }
 
@@ -242,8 +242,8 @@ func (c *Controller) retainVM(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	warn(p, eventRetained, fmt.Sprintf("VM %q stays, as the annotation %s asks", p.object.Spec.ProviderID,
-		machinev1.RetainVMAnnotation))
+	warn(p, eventRetained, fmt.Sprintf("VM %q stays: annotation %s asks for that; remove it in the cloud when it is not "+
+		"needed", p.object.Spec.ProviderID, machinev1.RetainVMAnnotation))
 	return nil
 }
 

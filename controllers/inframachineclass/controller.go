@@ -64,8 +64,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if !object.DeletionTimestamp.IsZero() && machines.Count > 0 {
 		c.Events.Eventf(object, corev1.EventTypeWarning, eventDeletionWaits,
-			"Deletion waits for %d MCMMachines, which need this class to remove their VMs, e.g. %s", machines.Count,
-			machines.First)
+			"Deletion waits for %d MCMMachines, which need this class to remove their VMs, e.g. %s; delete them, or wait",
+			machines.Count, machines.First)
 	}
 	return outcome.Of(0, c.syncMetadata(ctx, object, machines.Count > 0, moves))
 }

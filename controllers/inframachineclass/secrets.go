@@ -44,7 +44,7 @@ func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	setFinalizer(changed, user != "")
 	if user != "" && !object.DeletionTimestamp.IsZero() {
 		s.Events.Eventf(object, corev1.EventTypeWarning, eventDeletionWaits,
-			"Deletion waits for MachineClass %s, which names this Secret and is in use", user)
+			"Deletion waits for MachineClass %s, which names this Secret and is in use; delete its MCMMachines, or wait", user)
 	}
 	return outcome.Of(0, write(ctx, s.Client, object, changed))
 }

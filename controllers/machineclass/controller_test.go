@@ -187,7 +187,7 @@ func TestClassDeletionWaits(t *testing.T) {
 	w := newEnv(t, append(secrets(), c, machine("m-2", "MachineClass", "a"), machine("m-1", "MachineClass", "a"))...)
 	w.reconcile()
 	want := []string{"Warning DeletionWaits Deletion waits for 2 Machines, which need this class to remove their " +
-		"VMs, e.g. m-1"}
+		"VMs, e.g. m-1; delete them, or wait"}
 	if diff := cmp.Diff(want, w.Heard()); diff != "" {
 		t.Errorf("the wait is visible, once (-want +got):\n%s", diff)
 	}

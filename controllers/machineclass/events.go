@@ -74,10 +74,11 @@ func (r *reporter) problems(object *machinev1.MachineClass, resolved class.Resol
 
 // deletionWaits reports which Machines keep a class that is being deleted.
 func (r *reporter) deletionWaits(object client.Object, found usage.Users) {
-	message := fmt.Sprintf("Deletion waits for Machine %s, which needs this class to remove its VM", found.First)
+	message := fmt.Sprintf("Deletion waits for Machine %s, which needs this class to remove its VM; delete it, "+
+		"or wait", found.First)
 	if found.Count > 1 {
-		message = fmt.Sprintf("Deletion waits for %d Machines, which need this class to remove their VMs, e.g. %s",
-			found.Count, found.First)
+		message = fmt.Sprintf("Deletion waits for %d Machines, which need this class to remove their VMs, e.g. %s; "+
+			"delete them, or wait", found.Count, found.First)
 	}
 	r.once(object, "deletion", warning{EventDeletionWaits, message})
 }

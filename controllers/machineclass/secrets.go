@@ -48,7 +48,8 @@ func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		controllerutil.AddFinalizer(changed, machinev1.SecretFinalizer)
 	default:
 		s.reporter.once(object, "deletion", warning{
-			EventDeletionWaits, fmt.Sprintf("Deletion waits for MachineClass %s, which names this Secret", user),
+			EventDeletionWaits,
+			fmt.Sprintf("Deletion waits for MachineClass %s, which names this Secret; delete that first", user),
 		})
 	}
 	return outcome.Of(0, patchFinalizers(ctx, s.client, object, changed))

@@ -86,7 +86,8 @@ func TestSecretDeletionWaits(t *testing.T) {
 	for range 2 {
 		w.run(w.secrets, s)
 	}
-	want := []string{"Warning DeletionWaits Deletion waits for MachineClass default/a, which names this Secret"}
+	want := []string{"Warning DeletionWaits Deletion waits for MachineClass default/a, which names this Secret; " +
+		"delete that first"}
 	if diff := cmp.Diff(want, w.Heard()); diff != "" {
 		t.Errorf("the wait is visible, once (-want +got):\n%s", diff)
 	}
