@@ -62,6 +62,7 @@ test: controlplane capi verify lint binaries ## everything that CI runs
 	@$(CHART_TEST)
 	@$(MONITORING_TEST)
 	@$(TRACING_TEST)
+	@$(BOOTDATA_TEST)
 	@$(SITE_TEST)
 
 .PHONY: race
@@ -115,6 +116,7 @@ CAPI_TEST = cd test/e2e/capi && go test -v -count=1 -timeout 45m ./...
 CHART_TEST = cd test/e2e/chart && go test -v -count=1 -timeout 45m ./...
 MONITORING_TEST = cd test/monitoring && go test -v -count=1 -timeout 45m ./...
 TRACING_TEST = cd test/tracing && go test -v -count=1 -timeout 45m ./...
+BOOTDATA_TEST = cd test/bootdata && go test -v -count=1 -timeout 45m ./...
 SITE_TEST = cd docs/site && go test -v -count=1 -timeout 45m ./...
 
 .PHONY: e2e
@@ -171,7 +173,7 @@ verify: ## generated files, formatting and go.mod are clean
 .PHONY: lint
 lint: ## the linters and formatters of .golangci.yml, vet among them
 	@$(LINT) run ./...
-	@for module in test/e2e/capi test/e2e/chart test/monitoring test/tracing docs/site; do (cd "$$module" && $(LINT) run ./...); done
+	@for module in test/e2e/capi test/e2e/chart test/monitoring test/tracing test/bootdata docs/site; do (cd "$$module" && $(LINT) run ./...); done
 
 .PHONY: docs
 docs: ## out/docs: the documentation as a site with search, which needs no server
