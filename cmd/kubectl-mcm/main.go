@@ -20,6 +20,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/bundle"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/console"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/dashboard"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/userdata"
@@ -64,7 +65,7 @@ func newRoot(connector connector) *cobra.Command {
 	readers := inspect.Deps{Connect: c.readers, Now: time.Now, APIServer: c.apiServer}
 	root.AddCommand(inspect.Commands(readers)...)
 	root.AddCommand(bundle.New(readers, version), validate.New(c.writtenNamespace), console.New(readers.Kept),
-		userdata.New())
+		userdata.New(), dashboard.New(readers))
 	return root
 }
 
