@@ -25,6 +25,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/plan"
 )
 
 // common are the flags of all commands.
@@ -100,6 +101,15 @@ func (c *common) readers() (inspect.Clusters, error) {
 		return inspect.Clusters{}, err
 	}
 	return inspect.Clusters{Control: found.control, Target: found.target, Namespace: found.namespace}, nil
+}
+
+// planners reaches the clusters for the command that plans changes.
+func (c *common) planners() (plan.Clusters, error) {
+	found, err := c.connect(c)
+	if err != nil {
+		return plan.Clusters{}, err
+	}
+	return plan.Clusters{Control: found.control, Target: found.target, Namespace: found.namespace}, nil
 }
 
 // apiServer returns a client for any path of the API server with the objects, and its URL.

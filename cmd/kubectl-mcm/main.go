@@ -23,6 +23,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/dashboard"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/plan"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/userdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/validate"
 )
@@ -64,6 +65,7 @@ func newRoot(connector connector) *cobra.Command {
 	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c), newRecover(c))
 	readers := inspect.Deps{Connect: c.readers, Now: time.Now, APIServer: c.apiServer}
 	root.AddCommand(inspect.Commands(readers)...)
+	root.AddCommand(plan.New(plan.Deps{Connect: c.planners, Now: time.Now, Complete: readers.CompletePool}))
 	root.AddCommand(bundle.New(readers, version), validate.New(c.writtenNamespace), console.New(readers.Kept),
 		userdata.New(), dashboard.New(readers))
 	return root

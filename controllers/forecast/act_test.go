@@ -137,9 +137,11 @@ var changes = map[string]func(*rand.Rand, *machinev1.MachineDeployment){
 			MachineDrainTimeout: &metav1.Duration{Duration: time.Duration(r.IntN(2)) * time.Hour},
 		}
 	},
-	"kind of the class": func(_ *rand.Rand, d *machinev1.MachineDeployment) { d.Spec.Template.Spec.Class.Kind = "OtherClass" },
-	"paused":            func(_ *rand.Rand, d *machinev1.MachineDeployment) { d.Spec.Paused = true },
-	"minReadySeconds":   func(_ *rand.Rand, d *machinev1.MachineDeployment) { d.Spec.MinReadySeconds = 7 },
+	"kind of the class": func(_ *rand.Rand, d *machinev1.MachineDeployment) {
+		d.Spec.Template.Spec.Class.Kind = "OtherClass"
+	},
+	"paused":          func(_ *rand.Rand, d *machinev1.MachineDeployment) { d.Spec.Paused = true },
+	"minReadySeconds": func(_ *rand.Rand, d *machinev1.MachineDeployment) { d.Spec.MinReadySeconds = 7 },
 	"annotation": func(_ *rand.Rand, d *machinev1.MachineDeployment) {
 		machinev1.SetAnnotation(d, "team", "a")
 	},

@@ -57,21 +57,30 @@ func (w *world) unfinished() string {
 	if w.current != nil {
 		done = len(w.current.machines)
 	}
+	finished := left == 0 && done == w.bounds.Replicas
 	switch {
-	case left == 0 && done == w.bounds.Replicas && w.byPersonUpdates():
+	case finished && w.byPersonUpdates():
 		return "a person selects the nodes, with label " + machinev1.SelectedForUpdateLabel
-	case left == 0 && done == w.bounds.Replicas:
+	case finished:
 		return ""
 	case w.d != nil && w.d.Spec.Paused:
 		return "spec.paused is true"
 	}
-	for _, m := range w.sets {
-		if freeze.IsFrozen(m.set) {
-			return fmt.Sprintf("MachineSet %s is frozen, and creates no Machines", m.set.Name)
-		}
+	if frozen := w.frozen(); frozen != "" {
+		return fmt.Sprintf("MachineSet %s is frozen, and creates no Machines", frozen)
 	}
 	return fmt.Sprintf("%d of %d Machines have the template, and Machines that are not available keep the others from "+
 		"being replaced", done, w.bounds.Replicas)
+}
+
+// frozen is the name of a set that creates no Machines because it has too many; empty: none.
+func (w *world) frozen() string {
+	for _, m := range w.sets {
+		if freeze.IsFrozen(m.set) {
+			return m.set.Name
+		}
+	}
+	return ""
 }
 
 func (w *world) byPersonUpdates() bool { return w.d != nil && len(w.out.Updated) > 0 && w.byPerson() }

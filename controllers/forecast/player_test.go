@@ -52,7 +52,7 @@ func newPlayer(t *testing.T, d *machinev1.MachineDeployment) *player {
 	return p
 }
 
-// run lets everybody work until nobody writes any more.
+// run lets everybody work until neither controller nor machine writes any more.
 func (p *player) run() {
 	p.Helper()
 	p.most, p.least, p.seen = 0, 1<<30, map[string]bool{}

@@ -114,7 +114,8 @@ func (w *world) rollBack() {
 		revision = rollout.LastRevision(sets)
 	}
 	w.d.Spec.RollbackTo, w.changed = nil, true
-	if set := rollout.OfRevision(sets, revision); set != nil && !machinev1.SameTemplate(&w.d.Spec.Template, &set.Spec.Template) {
+	set := rollout.OfRevision(sets, revision)
+	if set != nil && !machinev1.SameTemplate(&w.d.Spec.Template, &set.Spec.Template) {
 		w.d.Spec.Template = *set.Spec.Template.DeepCopy()
 		delete(w.d.Spec.Template.Labels, machinev1.TemplateHashLabel)
 	}

@@ -111,7 +111,8 @@ func (w *world) create(m *member) {
 	w.changed = true
 	w.out.Created++
 	machine := &machinev1.Machine{Spec: *m.set.Spec.Template.Spec.DeepCopy()}
-	machine.Labels, machine.Annotations = maps.Clone(m.set.Spec.Template.Labels), maps.Clone(m.set.Spec.Template.Annotations)
+	machine.Labels = maps.Clone(m.set.Spec.Template.Labels)
+	machine.Annotations = maps.Clone(m.set.Spec.Template.Annotations)
 	machine.CreationTimestamp.Time = w.now.Add(time.Duration(w.rounds) * time.Second)
 	w.created[machine] = true
 	m.machines = append(m.machines, machine)
@@ -174,7 +175,8 @@ func (w *world) pass() {
 // report counts the Machines of a set in its status.
 func (m *member) report() {
 	status := &m.set.Status
-	status.Replicas, status.AvailableReplicas, status.PreservedFailedReplicas = int32(len(m.machines)), 0, 0 // #nosec G115 -- machines
+	status.Replicas = int32(len(m.machines)) // #nosec G115 -- as many as were read, or asked for
+	status.AvailableReplicas, status.PreservedFailedReplicas = 0, 0
 	for _, machine := range live(m.machines) {
 		switch {
 		case rollout.IsAvailable(machine):

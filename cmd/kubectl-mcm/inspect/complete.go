@@ -37,6 +37,14 @@ func (f *flags) complete(kindsOfNames ...string) cobra.CompletionFunc {
 	}
 }
 
+// CompletePool completes the name of one MachineDeployment.
+func (d Deps) CompletePool(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return (&flags{deps: d}).complete(explain.KindDeployment)(cmd, args, begun)
+}
+
 // namesOf are the names of objects of these kinds; of Nodes those that machines have.
 func namesOf(f *explain.Facts, wanted []string) []string {
 	var names []string
