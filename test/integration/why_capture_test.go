@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,17 +50,33 @@ func captures(r *reader) {
 		}
 		return nil
 	})
+	machine := "machine/" + r.oneOf("small")
+	r.eventually("the machine's Event is there", func(ctx context.Context) error {
+		if text, code := r.mcm(ctx, "timeline", machine); code != 0 || !strings.Contains(text, "Joined") {
+			return fmt.Errorf("exit code %d\n%s", code, text)
+		}
+		return nil
+	})
 	timeline, code := r.mcm(r.Context(), "timeline", "machinedeployment/small")
 	r.Expect(code).To(BeZero())
 	r.Expect(timeline).To(MatchRegexp(`(?s)MachineDeployment/small +Created.* Registered.* Ready=True`))
-	r.Expect(timeline).To(MatchRegexp(`event of machine-controller +Machine/\S+ +Joined`))
 	for name, command := range map[string]string{
-		"tree": "tree", "tree-all": "tree small --all", "why": "why machinedeployment/gpu",
+		"tree": "tree", "tree-all": "tree small --all", "why": "why machinedeployment/gpu", "top": "top",
+		"timeline": "timeline " + machine,
 	} {
 		text, _ := r.mcm(r.Context(), strings.Fields(command)...)
 		r.documented(name, "$ kubectl mcm "+command+" -n garden\n"+text)
 	}
 	r.watches()
+}
+
+// oneOf returns the name of a Machine of that pool.
+func (r *reader) oneOf(pool string) string {
+	var all machinev1.MachineList
+	r.Expect(r.Client.List(r.Context(), &all, client.InNamespace(r.namespace))).To(Succeed())
+	i := slices.IndexFunc(all.Items, func(m machinev1.Machine) bool { return strings.HasPrefix(m.Name, pool+"-") })
+	r.Expect(i).To(BeNumerically(">=", 0), "machines of pool %s", pool)
+	return all.Items[i].Name
 }
 
 // watches has tree --watch print what a pool becomes while it is scaled, until it is interrupted.
@@ -94,13 +111,16 @@ var (
 	hashes  = regexp.MustCompile(`\b(small|gpu)-[a-z0-9]{5,10}(-[a-z0-9]{5})?\b`)
 	ages    = regexp.MustCompile(`\b\d+[ms](\d+s)?\b`)
 	zones   = regexp.MustCompile(`sim:///[\w/.-]+`)
+	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+	traces  = regexp.MustCompile(`Trace ID: [0-9a-f]{32}`)
 	gaps    = regexp.MustCompile(` {2,}`)
 	// A refusal that the manager remembers saves a call; whether it does is a matter of time.
 	memory = regexp.MustCompile(` \(remembered from [^)]*\)`)
 )
 
 // normalised is a text without what differs between two runs: names in the order in which they
-// appear, ages, IDs of VMs and the width of columns.
+// appear, times, ages, IDs of VMs and traces, the width of columns, and the order of what a timeline has
+// within a second.
 func normalised(text string) string {
 	seen := map[string]string{}
 	text = hashes.ReplaceAllStringFunc(text, func(name string) string {
@@ -111,7 +131,13 @@ func normalised(text string) string {
 	})
 	text = memory.ReplaceAllString(text, "")
 	text = zones.ReplaceAllString(ages.ReplaceAllString(text, "12s"), "sim:///VM")
-	return gaps.ReplaceAllString(text, "  ")
+	text = gaps.ReplaceAllString(moments.ReplaceAllString(text, "2026-01-01T12:00:00Z"), "  ")
+	if traces.MatchString(text) {
+		lines := strings.Split(traces.ReplaceAllString(text, "Trace ID: 0"), "\n")
+		slices.Sort(lines)
+		text = strings.Join(lines, "\n")
+	}
+	return text
 }
 
 // documented compares a capture with the block of that name.
