@@ -26,7 +26,8 @@ func unjoined(t *testing.T) []client.Object {
 			continue
 		}
 		m.Spec.ProviderID, m.Status.CurrentStatus.Phase = "sim:///sim-1/3", machinev1.MachinePending
-		m.Status.Progress = fleet.Unready(machinev1.ConditionNodeReady, machinev1.ReasonWaitingForNode, "Node n has not joined")
+		m.Status.Progress = fleet.Unready(machinev1.ConditionNodeReady, machinev1.ReasonWaitingForNode,
+			"Node n has not joined")
 	}
 	failure := func(name string, cause console.Cause, line string, minutes int) console.Failure {
 		return console.Failure{

@@ -76,19 +76,13 @@ func follow[T any](f *flags, cmd *cobra.Command, v view[T]) (found T, err error)
 	p := &printer[T]{view: v, out: cmd.OutOrStdout(), errors: cmd.ErrOrStderr(), separator: f.separator()}
 	for {
 		found, facts, err := look(f, cmd, v)
-		switch {
-		case ctx.Err() != nil:
-			return found, nil
-		case err != nil && p.last == nil:
-			return found, err // the first look shows what is wrong with the arguments
-		case err != nil:
-			fmt.Fprintln(cmd.ErrOrStderr(), "Warning: not read, and tried again:", err)
-		default:
-			if err := p.print(found, facts); err != nil {
-				return found, err
-			}
+		if ctx.Err() != nil {
+			return found, nil //nolint:nilerr // interrupted, which is how it ends
 		}
-		if !wait(ctx, changed, err != nil) {
+		if err = p.next(found, facts, err); err != nil {
+			return found, err
+		}
+		if !wait(ctx, changed, p.failed) {
 			return found, nil
 		}
 	}
@@ -122,6 +116,21 @@ type printer[T any] struct {
 	out, errors io.Writer
 	separator   string
 	last        []byte // what was found when it was last printed, as JSON; nil before
+	failed      bool   // whether the last look failed
+}
+
+// next prints what a look found. A look that failed is reported and tried again, but for the first one, which
+// shows what is wrong with the arguments.
+func (p *printer[T]) next(found T, facts *explain.Facts, err error) error {
+	p.failed = err != nil
+	switch {
+	case err == nil:
+		return p.print(found, facts)
+	case p.last == nil:
+		return err
+	}
+	fmt.Fprintln(p.errors, "Warning: not read, and tried again:", err)
+	return nil
 }
 
 func (p *printer[T]) print(found T, facts *explain.Facts) error {

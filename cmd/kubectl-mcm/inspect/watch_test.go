@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/fleet"
 )
 
@@ -78,9 +79,9 @@ func edit[T client.Object](t *testing.T, api client.Client, o T, change func(T))
 	}
 }
 
-func pool(name string) *machinev1.MachineDeployment {
+func workers() *machinev1.MachineDeployment {
 	d := &machinev1.MachineDeployment{}
-	d.Namespace, d.Name = "garden", name
+	d.Namespace, d.Name = "garden", "workers"
 	return d
 }
 
@@ -96,12 +97,12 @@ func TestWatchPrintsChanges(t *testing.T) {
 		if got := w.next(10 * refresh); got != "" {
 			t.Errorf("printed %q although nothing changed", got)
 		}
-		edit(t, api, pool("workers"), func(d *machinev1.MachineDeployment) { d.Annotations = map[string]string{"a": "b"} })
+		edit(t, api, workers(), func(d *machinev1.MachineDeployment) { d.Annotations = map[string]string{"a": "b"} })
 		if got := w.next(2 * collect); got != "" {
 			t.Errorf("printed %q although nothing that it shows changed", got)
 		}
 		for range 3 {
-			edit(t, api, pool("workers"), func(d *machinev1.MachineDeployment) { d.Spec.Replicas++ })
+			edit(t, api, workers(), func(d *machinev1.MachineDeployment) { d.Spec.Replicas++ })
 		}
 		if got := w.next(2 * collect); strings.Count(got, "NAME") != 1 || !strings.HasPrefix(got, "\n") {
 			t.Errorf("printed %q for three changes at once, want one page more", got)
@@ -119,7 +120,7 @@ func TestWatchDocuments(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fleet.API(t, fleet.Native()...).Build()
 				w := watching(t, api, "top", "-o", format)
-				edit(t, api, pool("workers"), func(d *machinev1.MachineDeployment) { d.Spec.Replicas++ })
+				edit(t, api, workers(), func(d *machinev1.MachineDeployment) { d.Spec.Replicas++ })
 				if got := w.next(2 * collect); !strings.HasPrefix(got, separator) {
 					t.Errorf("printed %q, want it to begin with %q", got, separator)
 				}
@@ -156,12 +157,14 @@ func TestWatchOutlivesTheAPIServer(t *testing.T) {
 		}
 		down.Store(false)
 		w.next(time.Minute)
-		edit(t, api, pool("workers"), func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 9 })
+		edit(t, api, workers(), func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 9 })
 		if got := w.next(2 * collect); !strings.Contains(got, "9") {
 			t.Errorf("printed %q after the API server came back, want the change", got)
 		}
 		w.stop()
-		<-w.ended // the pool is not complete, and the exit code says that
+		if code, coded := errors.AsType[output.ExitCodeError](<-w.ended); !coded || int(code) != exitWaits {
+			t.Errorf("exit code %d, want that the pool is not complete", code)
+		}
 	})
 }
 
@@ -197,7 +200,7 @@ func TestWatchWithFewRights(t *testing.T) {
 			},
 		}).Build()
 		w := watching(t, api, "tree")
-		edit(t, api, pool("workers"), func(d *machinev1.MachineDeployment) { d.Spec.Replicas++ })
+		edit(t, api, workers(), func(d *machinev1.MachineDeployment) { d.Spec.Replicas++ })
 		if got := w.next(2 * collect); got == "" {
 			t.Error("printed nothing for a change of what may be watched")
 		}
