@@ -63,14 +63,28 @@ func (w *world) unfinished() string {
 		return "a person selects the nodes, with label " + machinev1.SelectedForUpdateLabel
 	case finished:
 		return ""
-	case w.d != nil && w.d.Spec.Paused:
-		return "spec.paused is true"
+	}
+	if paused := w.paused(); paused != "" {
+		return paused
 	}
 	if frozen := w.frozen(); frozen != "" {
 		return fmt.Sprintf("MachineSet %s is frozen, and creates no Machines", frozen)
 	}
 	return fmt.Sprintf("%d of %d Machines have the template, and Machines that are not available keep the others from "+
 		"being replaced", done, w.bounds.Replicas)
+}
+
+// paused is why nothing is replaced; empty: the rollout is not paused.
+func (w *world) paused() string {
+	switch {
+	case w.d == nil:
+	case w.d.Spec.Paused:
+		return "spec.paused is true"
+	case w.current != nil && rollout.PausedTo(w.d, w.current.set.Name):
+		return "the rollout is paused, because its machines do not join; remove annotation " +
+			machinev1.RolloutPausedAnnotation + " to resume it"
+	}
+	return ""
 }
 
 // frozen is the name of a set that creates no Machines because it has too many; empty: none.

@@ -96,6 +96,7 @@ func (w *world) scale() {
 			at = i
 		}
 	}
+	at = rollout.MarkFailing(w.d, views, at)
 	for i, size := range rollout.Scaled(w.bounds, views, at, rollout.Proportional(w.d)) {
 		if views[i].Active() || size > 0 {
 			w.resize(w.sets[i], size)
@@ -139,8 +140,8 @@ func (w *world) roll(current *rollout.Set, old []rollout.Set) {
 }
 
 func (w *world) recreate(old []rollout.Set) {
-	for _, m := range w.olds() {
-		if m.set.Spec.Replicas > 0 {
+	for i, m := range w.olds() {
+		if old[i].Spec > 0 {
 			w.resize(m, 0)
 		}
 	}

@@ -114,11 +114,7 @@ func (s *scope) act(ctx context.Context) error {
 // reconcileReplicas runs the one step that the spec asks for.
 func (s *scope) reconcileReplicas(ctx context.Context) error {
 	current, others := s.setViews()
-	step := rollout.NextStep(s.d, s.bounds, current, others)
-	if step == rollout.StepRollingUpdate && s.failing.Paused {
-		step = rollout.StepScale // as with spec.paused
-	}
-	switch step {
+	switch rollout.NextStep(s.d, s.bounds, current, others) {
 	case rollout.StepScale:
 		return s.scale(ctx)
 	case rollout.StepRollBack:

@@ -57,7 +57,7 @@ func (s *scope) rollingOut() bool {
 
 // failingText says why the rollout is paused, and how to continue.
 func (s *scope) failingText() string {
-	return fmt.Sprintf("no machine of MachineSet %s joined, in %d cycles of its creation timeout; correct the template or "+
-		"roll back, or remove annotation %s to try again", s.failing.Set, s.failing.Cycles,
+	return fmt.Sprintf("no machine of MachineSet %s joined, in %d cycles of its creation timeout; correct the template "+
+		"or roll back, or remove annotation %s to try again", s.failing.Set, s.failing.Cycles,
 		machinev1.RolloutPausedAnnotation)
 }

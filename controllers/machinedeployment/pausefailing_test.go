@@ -11,12 +11,13 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
 // failingRollout is a pool of 3 that is rolled out to class v2, none of whose machines joins.
-func failingRollout(t *testing.T) *env {
+func failingRollout(t *testing.T, changes ...func(*machinev1.MachineDeployment)) *env {
 	t.Helper()
-	env := newEnv(t, deployment(3))
+	env := newEnv(t, deployment(3, changes...))
 	env.c.Joining = joining.Policy{Timeout: 20 * time.Minute, Cycles: 2}
 	env.c.PauseFailing = true
 	env.run()
@@ -97,6 +98,19 @@ func TestFailingRolloutPauses(t *testing.T) {
 	if after := env.set("v1").Spec.Replicas; after <= before {
 		t.Errorf("set v1 has %d replicas after scaling out, want more than %d: its machines join\n%s", after, before,
 			env.describe())
+	}
+}
+
+// TestPausedRolloutKeepsFailedMachines: they show what is wrong, also where the old set has all replicas.
+func TestPausedRolloutKeepsFailedMachines(t *testing.T) {
+	t.Parallel()
+	env := failingRollout(t, fixture.RollingUpdate("1", "0"))
+	before := env.set("v2").Spec.Replicas
+	for range 3 {
+		env.pass()
+	}
+	if old, after := env.set("v1").Spec.Replicas, env.set("v2").Spec.Replicas; old != 3 || after != before || after == 0 {
+		t.Errorf("v1 has %d replicas and v2 %d, want 3 and %d as before", old, after, before)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 func (s *scope) recreate(ctx context.Context) error {
 	annotated := s.markNodes(ctx)
 	_, old := s.setViews()
-	for _, o := range s.oldSets() {
-		if o.desired.Spec.Replicas > 0 {
+	for i, o := range s.oldSets() {
+		if old[i].Spec > 0 { // not of a set that is being deleted
 			s.resize(o, 0)
 		}
 	}

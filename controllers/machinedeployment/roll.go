@@ -76,9 +76,11 @@ func (s *scope) rollBack(ctx context.Context) error {
 	set := rollout.OfRevision(s.machineSets(), revision)
 	switch {
 	case set == nil && revision == 0:
-		s.emitWarning(machinev1.EventRollbackRevisionNotFound, "There is no earlier revision to roll back to; nothing is rolled back")
+		s.emitWarning(machinev1.EventRollbackRevisionNotFound, "There is no earlier revision to roll back to; "+
+			"nothing is rolled back")
 	case set == nil:
-		s.emitWarning(machinev1.EventRollbackRevisionNotFound, "There is no revision %d to roll back to; nothing is rolled back", revision)
+		s.emitWarning(machinev1.EventRollbackRevisionNotFound, "There is no revision %d to roll back to; "+
+			"nothing is rolled back", revision)
 	case machinev1.SameTemplate(&s.d.Spec.Template, &set.Spec.Template):
 		s.emitWarning(machinev1.EventRollbackTemplateUnchanged,
 			"The template is that of revision %d already; nothing is rolled back", revision)

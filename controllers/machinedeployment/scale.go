@@ -1,9 +1,7 @@
 package machinedeployment
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -30,13 +28,14 @@ func (s *scope) scale(ctx context.Context) error {
 // distribute sizes each set for its share of the replicas.
 func (s *scope) distribute() {
 	views := make([]rollout.Set, len(s.sets))
-	current, growing := -1, s.growingSet()
+	current := -1
 	for i, o := range s.sets {
 		views[i] = o.view()
-		if o == growing {
+		if o == s.newSet {
 			current = i
 		}
 	}
+	current = rollout.MarkFailing(s.d, views, current)
 	for i, size := range rollout.Scaled(s.bounds, views, current, rollout.Proportional(s.d)) {
 		// Sets of unchanged size get the annotations too, which record that scaling is
 		// done. MCM omits that during an in-place update, which then never continues.
@@ -44,15 +43,4 @@ func (s *scope) distribute() {
 			s.resize(s.sets[i], size)
 		}
 	}
-}
-
-// growingSet is the set that gets the machines that are added: the new one, or the largest old
-// one while the rollout is paused because machines of the new one do not join. nil if there is none.
-func (s *scope) growingSet() *ownedSet {
-	if !s.failing.Paused {
-		return s.newSet
-	}
-	return slices.MaxFunc(s.oldSets(), func(a, b *ownedSet) int {
-		return cmp.Compare(a.observed.Spec.Replicas, b.observed.Spec.Replicas)
-	})
 }

@@ -64,16 +64,9 @@ func (r Rollout) Next(set string, timeout time.Duration, cycles int, machines []
 	if r.Set != set {
 		r = Rollout{Set: set}
 	}
-	failed := Joins{}
-	for _, m := range machines {
-		c := Recorded(m)
-		switch {
-		case c == nil:
-		case c.Status == corev1.ConditionTrue:
-			return Rollout{}
-		case c.Reason == machinev1.ReasonFailedJoin && !c.LastTransitionTime.Time.Before(r.Counted.Add(timeout)):
-			failed.failed(m.Name, c.LastTransitionTime.Time)
-		}
+	failed, joined := outcomes(machines, r.Counted.Add(timeout))
+	if joined {
+		return Rollout{}
 	}
 	if r.Cycles >= cycles && !r.Paused {
 		r.Cycles = 0 // a user has resumed the rollout
@@ -83,4 +76,19 @@ func (r Rollout) Next(set string, timeout time.Duration, cycles int, machines []
 		r.Paused = r.Cycles >= cycles
 	}
 	return r
+}
+
+// outcomes returns which machines failed to join since then, and whether one has ever joined.
+func outcomes(machines []*machinev1.Machine, since time.Time) (failed Joins, joined bool) {
+	for _, m := range machines {
+		c := Recorded(m)
+		switch {
+		case c == nil:
+		case c.Status == corev1.ConditionTrue:
+			joined = true
+		case c.Reason == machinev1.ReasonFailedJoin && !c.LastTransitionTime.Time.Before(since):
+			failed.failed(m.Name, c.LastTransitionTime.Time)
+		}
+	}
+	return failed, joined
 }

@@ -29,34 +29,53 @@ func TestRolloutNext(t *testing.T) {
 		machines []*machinev1.Machine
 		after    Rollout
 	}{
-		"Creating": {"A machine that is being created has not failed.", Rollout{}, []*machinev1.Machine{{}}, Rollout{Set: "new"}},
+		"Creating": {
+			"A machine that is being created has not failed.",
+			Rollout{},
+			[]*machinev1.Machine{{}},
+			Rollout{Set: "new"},
+		},
 		"First": {
-			"One failure may be the machine's own fault.", Rollout{}, []*machinev1.Machine{failed},
+			"One failure may be the machine's own fault.",
+			Rollout{},
+			[]*machinev1.Machine{failed},
 			Rollout{Set: "new", Cycles: 1, Counted: noon},
 		},
 		"SameCycle": {
-			"What fails together is counted once.", Rollout{Set: "new", Cycles: 1, Counted: ago(19 * time.Minute)},
-			[]*machinev1.Machine{failed}, Rollout{Set: "new", Cycles: 1, Counted: ago(19 * time.Minute)},
+			"What fails together is counted once.",
+			Rollout{Set: "new", Cycles: 1, Counted: ago(19 * time.Minute)},
+			[]*machinev1.Machine{failed},
+			Rollout{Set: "new", Cycles: 1, Counted: ago(19 * time.Minute)},
 		},
 		"Pauses": {
-			"The second cycle shows that it is the template.", Rollout{Set: "new", Cycles: 1, Counted: ago(20 * time.Minute)},
-			[]*machinev1.Machine{failed}, Rollout{Set: "new", Cycles: 2, Counted: noon, Paused: true},
+			"The second cycle shows that it is the template.",
+			Rollout{Set: "new", Cycles: 1, Counted: ago(20 * time.Minute)},
+			[]*machinev1.Machine{failed},
+			Rollout{Set: "new", Cycles: 2, Counted: noon, Paused: true},
 		},
 		"Joined": {
-			"A machine that joined shows that the template works.", Rollout{Set: "new", Cycles: 2, Counted: noon, Paused: true},
-			[]*machinev1.Machine{failed, joined}, Rollout{},
+			"A machine that joined shows that the template works.",
+			Rollout{Set: "new", Cycles: 2, Counted: noon, Paused: true},
+			[]*machinev1.Machine{failed, joined},
+			Rollout{},
 		},
 		"OtherTemplate": {
-			"A corrected template begins anew.", Rollout{Set: "bad", Cycles: 2, Counted: noon, Paused: true}, nil,
+			"A corrected template begins anew.",
+			Rollout{Set: "bad", Cycles: 2, Counted: noon, Paused: true},
+			nil,
 			Rollout{Set: "new"},
 		},
 		"Stays": {
-			"The pause does not end by itself.", Rollout{Set: "new", Cycles: 2, Counted: ago(time.Hour), Paused: true},
-			[]*machinev1.Machine{failed}, Rollout{Set: "new", Cycles: 2, Counted: ago(time.Hour), Paused: true},
+			"The pause does not end by itself.",
+			Rollout{Set: "new", Cycles: 2, Counted: ago(time.Hour), Paused: true},
+			[]*machinev1.Machine{failed},
+			Rollout{Set: "new", Cycles: 2, Counted: ago(time.Hour), Paused: true},
 		},
 		"Resumed": {
 			"What failed before the user resumed the rollout is not counted again.",
-			Rollout{Set: "new", Cycles: 2, Counted: noon}, []*machinev1.Machine{failed}, Rollout{Set: "new", Counted: noon},
+			Rollout{Set: "new", Cycles: 2, Counted: noon},
+			[]*machinev1.Machine{failed},
+			Rollout{Set: "new", Counted: noon},
 		},
 	}
 	for name, tc := range cases {
@@ -85,7 +104,9 @@ func TestRolloutAnnotations(t *testing.T) {
 			t.Errorf("read %+v, want %+v", got, want)
 		}
 	}
-	for _, broken := range []string{"new", "new x 2026-01-01T12:00:00Z", "new 2 noon", "new -1 2026-01-01T12:00:00Z", "a b c d"} {
+	for _, broken := range []string{
+		"new", "new x 2026-01-01T12:00:00Z", "new 2 noon", "new -1 2026-01-01T12:00:00Z", "a b c d",
+	} {
 		d := &machinev1.MachineDeployment{}
 		machinev1.SetAnnotation(d, machinev1.FailedRolloutAnnotation, broken)
 		if got := RolloutOf(d); got != (Rollout{}) {

@@ -60,7 +60,7 @@ func Scaled(b Bounds, sets []Set, current int, proportional bool) []int {
 }
 
 // growing is the set that gets what is added: that with the template, without
-// one the largest, the youngest of several; -1 for none.
+// one the largest whose machines join, the youngest of several; -1 for none.
 func growing(sets []Set, active []int, current int, proportional bool) int {
 	switch {
 	case !proportional:
@@ -69,8 +69,16 @@ func growing(sets []Set, active []int, current int, proportional bool) int {
 		return current
 	}
 	return slices.MaxFunc(active, func(i, j int) int {
-		return cmp.Or(cmp.Compare(sets[i].Spec, sets[j].Spec), older(sets[i], sets[j]))
+		return cmp.Or(joins(sets[i])-joins(sets[j]), cmp.Compare(sets[i].Spec, sets[j].Spec), older(sets[i], sets[j]))
 	})
+}
+
+// joins is 0 for a set whose machines do not join, and 1 for others.
+func joins(s Set) int {
+	if s.Failing {
+		return 0
+	}
+	return 1
 }
 
 // distribute adds to the growing set, or takes from all active ones, what

@@ -20,6 +20,8 @@ type Set struct {
 	Available int
 	// Exhausted is how many live ones have no VM because the cloud has no capacity.
 	Exhausted int
+	// Failing is true if the rollout to the set is paused, because its machines do not join.
+	Failing bool
 	// Preserved is how many are Failed and kept for examination.
 	Preserved int
 	// ProtectedUnavailable is how many are neither preserved nor counted in Available, and

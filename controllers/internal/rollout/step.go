@@ -28,7 +28,7 @@ func NextStep(d *machinev1.MachineDeployment, b Bounds, newSet *Set, others []Se
 		return StepScale
 	case d.Spec.RollbackTo != nil:
 		return StepRollBack
-	case Scaling(b.Replicas, newSet, others):
+	case newSet != nil && PausedTo(d, newSet.Name), Scaling(b.Replicas, newSet, others):
 		return StepScale
 	}
 	switch d.Spec.Strategy.Type {
@@ -40,6 +40,21 @@ func NextStep(d *machinev1.MachineDeployment, b Bounds, newSet *Set, others []Se
 		return StepInPlaceUpdate
 	}
 	return StepNone
+}
+
+// PausedTo reports whether the rollout to that set is paused, because its machines do not join.
+func PausedTo(d *machinev1.MachineDeployment, set string) bool {
+	return set != "" && d.Annotations[machinev1.RolloutPausedAnnotation] == set
+}
+
+// MarkFailing returns the index of the set that replicas belong to: that with the template, at current.
+// While the rollout to it is paused it is marked as failing, and -1 returned: there is no such set.
+func MarkFailing(d *machinev1.MachineDeployment, sets []Set, current int) int {
+	if current < 0 || !PausedTo(d, sets[current].Name) {
+		return current
+	}
+	sets[current].Failing = true
+	return -1
 }
 
 // Proportional reports whether changed replicas of d are distributed over all its sets.
