@@ -62,7 +62,7 @@ func captures(r *reader) {
 	r.Expect(timeline).To(MatchRegexp(`(?s)MachineDeployment/small +Created.* Registered.* Ready=True`))
 	for name, command := range map[string]string{
 		"tree": "tree", "tree-all": "tree small --all", "why": "why machinedeployment/gpu", "top": "top",
-		"timeline": "timeline " + machine,
+		"timeline": "timeline " + machine, "plan": "plan small --class gpu",
 	} {
 		text, _ := r.mcm(r.Context(), strings.Fields(command)...)
 		r.documented(name, "$ kubectl mcm "+command+" -n garden\n"+text)
