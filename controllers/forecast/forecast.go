@@ -3,7 +3,7 @@
 //
 // It plays the change through in memory, step by step, with the functions of
 // controllers/internal/rollout that the controllers decide with. Machines that it creates join at
-// once, so what is told is what happens if nothing fails. Nothing here reads or writes an API.
+// once: an outcome holds if nothing fails. Nothing here reads or writes an API.
 package forecast
 
 import (

@@ -108,7 +108,7 @@ func (v *verdict) pausedBy(ctx context.Context, after *clusterv1.MachineDeployme
 	case after.Spec.Paused != nil && *after.Spec.Paused:
 		return "", "spec.paused is true"
 	case after.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType:
-		return "", "strategy OnDelete: a machine is replaced when somebody deletes it"
+		return "", "strategy OnDelete: a machine is replaced when a user deletes it"
 	}
 	return "", ""
 }
