@@ -92,7 +92,7 @@ func (a account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, e
 	}
 	ctx, cancel := a.fence.whileOpen(ctx)
 	defer cancel()
-	return a.fence.created(a.Account.Create(ctx, r))
+	return a.fence.created(a.Account.Create(cloud.WithUnanswered(ctx, a.fence.Unanswered), r))
 }
 
 // Delete deletes the VM while the fence is open.

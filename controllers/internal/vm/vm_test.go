@@ -10,15 +10,13 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 var (
 	start  = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	traits = cloud.Traits{Name: "test", Settle: 10 * time.Second}
 )
-
-// noFormerLeader is the engine of a process of which there never was another.
-func noFormerLeader() time.Duration { return 0 }
 
 // account answers each call with what the test put there.
 type account struct {
@@ -71,7 +69,7 @@ func TestToken(t *testing.T) {
 func TestEnsureBeginsANewAttemptOnlyAfterTheSettleTime(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, noFormerLeader)
+	e := New(clock, fence.Alone(clock))
 	a := &account{create: tokenUsed, get: notFound}
 	attempts := []int{}
 	w := wanted(func(_ context.Context, n int) error { attempts = append(attempts, n); return nil })
@@ -101,7 +99,7 @@ func TestEnsureBeginsANewAttemptOnlyAfterTheSettleTime(t *testing.T) {
 
 func TestEnsureAdoptsWhatTheUsedTokenMade(t *testing.T) {
 	t.Parallel()
-	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader)
+	e := New(testingclock.NewFakePassiveClock(start), fence.Alone(testingclock.NewFakePassiveClock(start)))
 	a := &account{create: tokenUsed, get: func(cloud.Ref) (cloud.VM, error) { return cloud.VM{ID: "first"}, nil }}
 	w := wanted(func(context.Context, int) error { t.Error("no attempt may follow: there is a VM"); return nil })
 	if made, err := e.ensure(t.Context(), a, traits, w); err != nil || made.ID != "first" {
@@ -112,7 +110,7 @@ func TestEnsureAdoptsWhatTheUsedTokenMade(t *testing.T) {
 func TestEnsureDoesNothingUnderAnAttemptThatCouldNotBeRecorded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, noFormerLeader)
+	e := New(clock, fence.Alone(clock))
 	a := &account{create: tokenUsed, get: notFound}
 	boom := errors.New("conflict")
 	w := wanted(func(context.Context, int) error { return boom })
@@ -158,7 +156,7 @@ func TestRemoveBelieves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock, noFormerLeader)
+			e := New(clock, fence.Alone(clock))
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			for i, at := range []time.Duration{0, tc.at} {
 				clock.SetTime(start.Add(at))
@@ -199,7 +197,7 @@ func TestRemoveReckonsWithFormerLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock, func() time.Duration { return max(0, time.Minute-clock.Since(start)) })
+			e := New(clock, fence.Always(clock))
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			for i, at := range append([]time.Duration{0}, tc.done...) {
 				clock.SetTime(start.Add(at))
@@ -215,7 +213,7 @@ func TestRemoveReckonsWithFormerLeader(t *testing.T) {
 func TestRemoveForgetsAnAbsenceThatEnded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, noFormerLeader)
+	e := New(clock, fence.Alone(clock))
 	answers := []bool{true, false, true}
 	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) {
 		done := answers[0]
@@ -246,7 +244,7 @@ func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock, noFormerLeader)
+			e := New(clock, fence.Alone(clock))
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			_, _ = e.remove(t.Context(), a, traits, cloud.Ref{OwnerID: "other", ProviderID: "q"})
 			e.ObserveProviderID("o", "")
@@ -265,7 +263,7 @@ func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 func TestAnAbsenceEndsWithACreateThatMayHaveWorked(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, noFormerLeader)
+	e := New(clock, fence.Alone(clock))
 	a := &account{create: tokenUsed, get: notFound, del: func(cloud.Ref) (cloud.Deletion, error) {
 		return cloud.Deletion{Done: true}, nil
 	}}
@@ -291,7 +289,7 @@ func TestAnAbsenceEndsWithACreateThatMayHaveWorked(t *testing.T) {
 
 func TestRemoveDoesNotHammerACloudWithoutHint(t *testing.T) {
 	t.Parallel()
-	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader)
+	e := New(testingclock.NewFakePassiveClock(start), fence.Alone(testingclock.NewFakePassiveClock(start)))
 	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{}, nil }}
 	if d, _ := e.remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o"}); d.RetryAfter < time.Second {
 		t.Errorf("asked again after %s", d.RetryAfter)
@@ -302,7 +300,7 @@ func TestRemoveDoesNotHammerACloudWithoutHint(t *testing.T) {
 // goes on. When it is deleted later, its node is drained.
 func TestCreateAfterARemoval(t *testing.T) {
 	t.Parallel()
-	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader)
+	e := New(testingclock.NewFakePassiveClock(start), fence.Alone(testingclock.NewFakePassiveClock(start)))
 	a := &account{
 		del:    func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{}, nil },
 		create: func(cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{ProviderID: "p"}, nil },
@@ -338,7 +336,7 @@ func TestSlowAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock, noFormerLeader)
+			e := New(clock, fence.Alone(clock))
 			a := &account{
 				create: func(cloud.CreateRequest) (cloud.VM, error) {
 					clock.SetTime(clock.Now().Add(tc.create))
@@ -384,7 +382,7 @@ func TestEnsureAfterARefusalThatSticks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e, attempts := New(clock, noFormerLeader), 0
+			e, attempts := New(clock, fence.Alone(clock)), 0
 			a := &account{get: notFound, create: func(cloud.CreateRequest) (cloud.VM, error) {
 				return cloud.VM{}, &cloud.Error{
 					Code: cloud.Exhausted, Op: "create VM", Remembered: tc.remembered, Err: errors.New("no capacity"),
