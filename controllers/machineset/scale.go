@@ -57,11 +57,7 @@ func (c *Controller) deleteUnwanted(ctx context.Context, s *scope) error {
 // rolloutPaused reports whether m failed to join, and is kept because the rollout to the set is
 // paused: what takes its place would fail as well.
 func (s *scope) rolloutPaused(m *machinev1.Machine) bool {
-	if s.deployment == nil || !rollout.PausedTo(s.deployment, s.set.Name) {
-		return false
-	}
-	c := joining.Recorded(m)
-	return c != nil && c.Reason == machinev1.ReasonFailedJoin
+	return s.deployment != nil && rollout.PausedTo(s.deployment, s.set.Name) && joining.FailedToJoin(m)
 }
 
 // findSurplus returns the machines that exceed spec.replicas. It chooses them from

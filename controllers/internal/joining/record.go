@@ -26,6 +26,12 @@ func Recorded(m *machinev1.Machine) *corev1.NodeCondition {
 	return nil
 }
 
+// FailedToJoin reports whether a Machine was given up because it did not join in time.
+func FailedToJoin(m *machinev1.Machine) bool {
+	c := Recorded(m)
+	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == machinev1.ReasonFailedJoin
+}
+
 // OfNode returns a copy of the conditions of a Machine without MachineJoined: those of its
 // node, which are none until it is first seen.
 func OfNode(conditions []corev1.NodeCondition) []corev1.NodeCondition {

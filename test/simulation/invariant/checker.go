@@ -90,6 +90,7 @@ func nativeRules() []Rule {
 		{Name: "FailedForAReason", Object: failedForAReason},
 		{Name: "GivenUpInTime", Object: givenUpInTime},
 		{Name: "Available", Object: available},
+		{Name: "PausedRolloutStays", Object: pausedRolloutStays},
 		{Name: "NothingReplacedInAStorm", Object: nothingReplacedInAStorm},
 		{Name: "EverythingSettles", AtRest: everythingSettles},
 		{Name: "NoOrphans", AtRest: noOrphans},
@@ -102,6 +103,7 @@ type Checker struct {
 	rules     []Rule
 	resources map[string]sim.Resource // as last seen, by id
 
+	paused    map[types.UID]pause     // rollouts of deployments
 	wanted    map[types.UID][]bounds  // of sets and deployments, over time
 	left      map[types.UID]departure // of machines that were available, and by whom
 	ceased    map[types.UID]departure // of machines that counted as replicas, unless their set deleted them
@@ -145,7 +147,8 @@ type departure struct {
 // New returns a Checker that has seen nothing.
 func New(w World) *Checker {
 	return &Checker{
-		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{},
+		World: w, rules: Rules(), resources: map[string]sim.Resource{},
+		paused: map[types.UID]pause{}, wanted: map[types.UID][]bounds{},
 		left: map[types.UID]departure{}, ceased: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
 		taken: map[string]time.Time{}, goingThen: map[string]bool{},

@@ -18,6 +18,7 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 	switch o := change.Object().(type) {
 	case *machinev1.MachineSet, *machinev1.MachineDeployment:
 		c.noteWanted(o)
+		c.notePause(o)
 	case *corev1.Node:
 		// One that has just recovered was unhealthy until now: caches may not show it yet.
 		healthy := change.New != nil && c.Health(o.Name)

@@ -201,6 +201,7 @@ func (c *Checker) Restored(s *apiserver.Server, restore func()) (lost []*machine
 	}
 	for _, o := range slices.Concat(objectsOf(s, &machinev1.MachineSet{}), objectsOf(s, &machinev1.MachineDeployment{})) {
 		c.noteWanted(o)
+		c.notePause(o)
 	}
 	c.noteDecisions()
 	c.countClusters()

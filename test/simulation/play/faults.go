@@ -30,6 +30,8 @@ type weather struct {
 	cut      map[string]time.Time // zones whose nodes are cut off
 	guarded  time.Time            // disruption budgets allow nothing
 	slow     time.Time            // requests and answers take seconds
+
+	unjoinable time.Time // VMs that are created do not join
 }
 
 func newWeather() weather {
@@ -102,6 +104,7 @@ func (w *World) heal() {
 		}
 	}
 	w.reconnect(0)
+	w.resumeSoon()
 	for i := 0; i < len(w.processes); {
 		p := w.processes[i]
 		if !p.isCommand() && slices.ContainsFunc(w.processes[i+1:], p.same) {
@@ -318,7 +321,7 @@ func (w *World) plentiful() {
 	for _, zone := range zones() {
 		w.Cloud.SetCapacity(zone, "small", -1)
 	}
-	if w.plan.Fallbacks && !w.plan.Zones && len(w.plan.Workers) == 0 {
+	if w.plan.Fallbacks && !w.plan.Zones && len(w.plan.Workers) == 0 && !w.anyLoose() {
 		w.Cloud.SetCapacity(zones()[0], "small", 0) // for good: the other classes have room
 	}
 }

@@ -83,7 +83,7 @@ func (w *World) newKubelet(r sim.Resource) *kubelet {
 	wait := r.VM.Running.Sub(w.now) + w.between(5*time.Second, 90*time.Second)
 	switch draw := w.rng.Float64(); {
 	case w.healing || w.plan.AllJoin:
-	case draw < 0.03:
+	case draw < 0.03, w.weather.unjoinable.After(w.now):
 		k.never = true
 	case draw < 0.10:
 		wait += w.between(2*time.Minute, 25*time.Minute)

@@ -190,6 +190,10 @@ func controllersOf(doors []controllers.Door) []string {
 
 // options are the flags of the manager, as they are by default.
 func (w *World) options() controllers.Options {
+	growth := 50
+	if w.plan.PauseFailing {
+		growth = 0 // a creation timeout that can still grow does so before a rollout pauses
+	}
 	return controllers.Options{
 		Machine: machine.Options{
 			CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, DrainTimeout: 2 * time.Hour,
@@ -201,8 +205,9 @@ func (w *World) options() controllers.Options {
 		APIServer: apiserver.Options{Period: time.Minute, Timeout: 30 * time.Second},
 		Orphans:   orphan.Options{Period: 30 * time.Minute},
 		SafetyUp:  2, SafetyDown: 1, OvershootPeriod: time.Minute,
-		AnnotateDuringRollout: true, CreationTimeoutGrowthPercent: 50, ReplaceCycles: 2,
-		ConsoleEvidence: true,
+		AnnotateDuringRollout: true, CreationTimeoutGrowthPercent: growth, ReplaceCycles: 2,
+		PauseFailingRollouts: w.plan.PauseFailing,
+		ConsoleEvidence:      true,
 	}
 }
 

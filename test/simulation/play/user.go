@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,8 @@ func incidentFaults() map[string]func(*World, Event) {
 		"grow":             (*World).grow,
 		"restore":          (*World).restore,
 		"disk full":        func(w *World, e Event) { w.weather.full[w.pickServer(e)] = w.now.Add(e.For) },
+		"no joins":         func(w *World, e Event) { w.weather.unjoinable = w.now.Add(e.For) },
+		"resume rollouts":  func(w *World, _ Event) { w.resumeRollouts() },
 	}
 }
 
@@ -101,6 +104,35 @@ func (w *World) strategy(e Event) {
 			r.MaxSurge, r.MaxUnavailable = new(
 				intstr.FromInt32(int32(1+e.N>>4%2))), new(intstr.FromInt32(int32(e.N>>8%2)))
 		}
+	})
+}
+
+// resumeRollouts resumes what the managers have paused because machines did not join.
+func (w *World) resumeRollouts() {
+	for _, o := range w.Control.KindOf(&machinev1.MachineDeployment{}).All() {
+		if o.GetAnnotations()[machinev1.RolloutPausedAnnotation] == "" {
+			continue
+		}
+		edit(w, w.Control, client.ObjectKeyFromObject(o), func(d *machinev1.MachineDeployment) {
+			delete(d.Annotations, machinev1.RolloutPausedAnnotation)
+		})
+	}
+}
+
+// resumeSoon has a user look for paused rollouts from now on, and resume them.
+func (w *World) resumeSoon() {
+	const often = 15 * time.Minute
+	if w.plan.PauseFailing {
+		w.resumeRollouts()
+		w.after(often, w.resumeSoon)
+	}
+}
+
+// anyLoose reports whether a Machine belongs to no pool, and so has no other class: it asks
+// again and again for one that is exhausted, and never rests.
+func (w *World) anyLoose() bool {
+	return slices.ContainsFunc(w.Control.KindOf(&machinev1.Machine{}).All(), func(o client.Object) bool {
+		return metav1.GetControllerOf(o) == nil
 	})
 }
 
