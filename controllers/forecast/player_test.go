@@ -16,6 +16,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/forecast"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machinedeployment"
@@ -32,6 +33,7 @@ type player struct {
 	sets        *machineset.Controller
 	seen        map[string]bool // names of the machines that there were in the last run
 	most, least int
+	failing     string // machines of this class do not join
 }
 
 func newPlayer(t *testing.T, d *machinev1.MachineDeployment) *player {
@@ -42,6 +44,7 @@ func newPlayer(t *testing.T, d *machinev1.MachineDeployment) *player {
 	cluster := &target.Cluster{Client: p.Client, Live: p.Client}
 	p.deployments = machinedeployment.New(machinedeployment.Deps{
 		Client: p.Client, Live: p.Client, Clock: p.Clock, Events: p.Events, Target: cluster,
+		Joining: joining.Policy{Timeout: 3 * time.Second, Cycles: 2}, PauseFailing: true,
 	})
 	leases := fence.New(p.Clock, 24*time.Hour)
 	leases.AcquiredReleased(p.Clock.Now())
@@ -104,6 +107,8 @@ func (p *player) step(m *machinev1.Machine) {
 			machinev1.SetLabel(m, machinev1.NodeLabel, "node-"+m.Name)
 			m.Status.CurrentStatus.Phase = machinev1.MachinePending
 		})
+	case phase == machinev1.MachinePending && m.Spec.Class.Name == p.failing:
+		p.fail(m)
 	case phase == machinev1.MachinePending:
 		p.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: "node-" + m.Name, Annotations: map[string]string{machinev1.NodeMachineAnnotation: m.Name},
@@ -120,6 +125,17 @@ func (p *player) become(m *machinev1.Machine, phase machinev1.MachinePhase, reas
 		if reason != "" {
 			m.Status.Conditions = nodeCondition(reason)
 		}
+	})
+}
+
+// fail gives a machine up that did not join.
+func (p *player) fail(m *machinev1.Machine) {
+	harness.Edit(p.Cluster, m, func(m *machinev1.Machine) {
+		m.Status.CurrentStatus.Phase = machinev1.MachineFailed
+		m.Status.Conditions = []corev1.NodeCondition{{
+			Type: machinev1.MachineJoined, Status: corev1.ConditionFalse, Reason: machinev1.ReasonFailedJoin,
+			LastTransitionTime: metav1.NewTime(p.Clock.Now()),
+		}}
 	})
 }
 

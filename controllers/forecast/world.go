@@ -11,6 +11,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -69,8 +70,10 @@ func (w *world) scaleSet(m *member) {
 		return
 	}
 	w.remove(w.surplus(m))
+	paused := w.d != nil && rollout.PausedTo(w.d, m.set.Name)
 	for _, machine := range live(m.machines) {
-		if rollout.PhaseOf(machine) == machinev1.MachineFailed && !rollout.Preserved(machine, w.now) {
+		kept := rollout.Preserved(machine, w.now) || paused && joining.FailedToJoin(machine)
+		if rollout.PhaseOf(machine) == machinev1.MachineFailed && !kept {
 			w.remove([]*machinev1.Machine{machine})
 		}
 	}
