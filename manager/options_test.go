@@ -42,7 +42,6 @@ var mcmFlags = map[string]struct{ value, why string }{
 	"machine-creation-timeout":                       {"20m0s", ""},
 	"machine-creation-timeout-growth-percent":        {"0", ""},
 	"machine-replace-cycle-count-threshold":          {"2", ""},
-	"machine-pause-failing-rollouts":                 {"false", ""},
 	"machine-health-timeout":                         {"10m0s", ""},
 	"machine-drain-timeout":                          {"2h0m0s", ""},
 	"machine-inplace-update-timeout":                 {"20m0s", ""},

@@ -87,7 +87,7 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.planner(cmd.Context(), clusters)
+	p, err := c.planner(clusters)
 	if err != nil {
 		return err
 	}

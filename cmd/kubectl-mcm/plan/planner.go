@@ -51,7 +51,7 @@ type space struct {
 	capiSets    []clusterv1.MachineSet
 }
 
-func (c *command) planner(_ context.Context, clusters Clusters) (*planner, error) {
+func (c *command) planner(clusters Clusters) (*planner, error) {
 	registry, err := cloud.NewRegistry(clouds.Offline(c.drivers), time.Now)
 	if err != nil {
 		return nil, err
