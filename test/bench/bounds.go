@@ -32,7 +32,7 @@ func violations(r, fewer *record) []string {
 		what    string
 		seconds float64
 	}{{"starts", r.Startup.Seconds}, {"starts after a crash", r.Startup.AfterCrashSeconds}} {
-		check(s.seconds <= startupMost, "%.1f s until a manager that %s is of use, more than %d", s.seconds, s.what,
+		check(s.seconds <= startupMost, "%.1f s until a manager that %s creates its first Machine, more than %d", s.seconds, s.what,
 			startupMost)
 	}
 	if fewer != nil {

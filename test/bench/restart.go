@@ -25,8 +25,8 @@ func (b *bench) restart(ctx context.Context) (startup, error) {
 }
 
 // startBeside ends the manager, asks for one machine more in a pool, starts a
-// manager, and measures until the Machine and its VM are there. Nothing that the
-// manager does before is of use to anybody.
+// manager, and measures until the Machine and its VM are there. Users
+// wait for that, whatever the manager does before.
 func (b *bench) startBeside(ctx context.Context, name string, pool int, end func() error) (startup, error) {
 	if err := end(); err != nil {
 		return startup{}, err

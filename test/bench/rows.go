@@ -71,7 +71,7 @@ func restRows() []row {
 			return 100 * r.Steady.CPUSeconds[managerProgram] / r.Steady.Seconds
 		}},
 		{"**a manager starts**", nil},
-		{"seconds until it is of use", func(r *record) float64 { return r.Startup.Seconds }},
+		{"seconds until its first new Machine", func(r *record) float64 { return r.Startup.Seconds }},
 		{"the same after a crash", func(r *record) float64 { return r.Startup.AfterCrashSeconds }},
 		{"requests", func(r *record) float64 { return float64(r.Startup.Requests) }},
 		{"cloud calls", func(r *record) float64 { return float64(r.Startup.CloudCalls) }},
