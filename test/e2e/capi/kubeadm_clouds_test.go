@@ -26,6 +26,12 @@ type kubeadmCloud interface {
 	Variables() map[string]string
 }
 
+// life is what a Cluster of a flavor goes through.
+type life struct {
+	flavor string
+	live   func(*testing.T, *management, clusterctl)
+}
+
 // TestKubeadmClouds goes through the life of Clusters of the flavors aws, azure, gcp, hetzner,
 // kubevirt, openstack and vsphere, with Cluster API's own kubeadm providers. Their guests are doubles that read the
 // boot data as their cloud hands it out, and reach the API server through its load balancer,
@@ -42,32 +48,31 @@ func TestKubeadmClouds(t *testing.T) {
 	m.startUpstream(t, controlPlaneManager, "capi-kubeadm-control-plane-system", "capi-kubeadm-control-plane-manager",
 		"MachinePool=false,ClusterTopology=true")
 	m.startProviders(t)
-	var lives sync.WaitGroup // at once, as in TestKubeadm
-	for name, live := range map[string]func(*testing.T, *management, clusterctl){
-		"aws": func(t *testing.T, m *management, ctl clusterctl) {
+	var lives sync.WaitGroup         // several at once, as in TestKubeadm
+	places := make(chan struct{}, 4) // all seven at once would wait for processors, not for each other
+	short := func(flavor string, cloud func(*testing.T) kubeadmCloud) life {
+		return life{flavor, func(t *testing.T, m *management, ctl clusterctl) {
+			t.Helper()
+			newCloudCluster(t, m, ctl, flavor, cloud(t), nil).shortLife(t, flavor)
+		}}
+	}
+	for _, l := range []life{ // those that take longest begin first
+		{"aws", func(t *testing.T, m *management, ctl clusterctl) {
 			t.Helper()
 			awsLife(t, newCloudCluster(t, m, ctl, "aws", aws, nil))
-		},
-		"azure": func(t *testing.T, m *management, ctl clusterctl) {
-			t.Helper()
-			newCloudCluster(t, m, ctl, "azure", azure, nil).shortLife(t, "azure")
-		},
-		"gcp": func(t *testing.T, m *management, ctl clusterctl) {
-			t.Helper()
-			newCloudCluster(t, m, ctl, "gcp", gcp, nil).shortLife(t, "gcp")
-		},
-		"hetzner": func(t *testing.T, m *management, ctl clusterctl) {
-			t.Helper()
-			newCloudCluster(t, m, ctl, "hetzner", hetzner, nil).shortLife(t, "hetzner")
-		},
-		"kubevirt": func(t *testing.T, m *management, ctl clusterctl) {
-			t.Helper()
-			newCloudCluster(t, m, ctl, "kubevirt", newKubeVirt(t, m), nil).shortLife(t, "kubevirt")
-		},
-		"openstack": openStackLife,
-		"vsphere":   vSphereLife,
+		}},
+		{"openstack", openStackLife},
+		{"vsphere", vSphereLife},
+		short("kubevirt", func(t *testing.T) kubeadmCloud { return newKubeVirt(t, m) }),
+		short("azure", func(*testing.T) kubeadmCloud { return azure }),
+		short("gcp", func(*testing.T) kubeadmCloud { return gcp }),
+		short("hetzner", func(*testing.T) kubeadmCloud { return hetzner }),
 	} {
-		lives.Go(func() { t.Run(name, func(t *testing.T) { live(t, m, ctl) }) })
+		places <- struct{}{}
+		lives.Go(func() {
+			defer func() { <-places }()
+			t.Run(l.flavor, func(t *testing.T) { l.live(t, m, ctl) })
+		})
 	}
 	lives.Wait()
 	m.rights(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",

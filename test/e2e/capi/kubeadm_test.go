@@ -157,7 +157,9 @@ func (k *kubeadmCluster) apply(t *testing.T, flavor string, change ...func(rende
 func (k *kubeadmCluster) until(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	begin := time.Now()
-	const long = 5 * time.Minute // a rolling update of three machines with etcd
+	// A rolling update of three machines with etcd takes two minutes, and several times that
+	// beside other tests: every manager, API server and service shares two processors.
+	const long = 20 * time.Minute
 	err := stack.Until(t.Context(), long, func(ctx context.Context) error {
 		if failures := k.guests.Failures(); len(failures) > 0 {
 			t.Fatalf("%s: %v\n%s", what, failures, k.tell(context.WithoutCancel(ctx)))
