@@ -113,8 +113,8 @@ func (k *kit) throttled() ErrorRow {
 
 // storm is C18: a throttled driver slows down instead of retrying at once.
 func storm(k *kit) {
-	const callers, tries = 20, 4
-	row := k.throttled()
+	const most, tries = 20, 4
+	callers, row := min(most, k.h.Parallel), k.throttled()
 	before, a := k.ledger(), k.account()
 	var machines []*machine
 	for range callers {

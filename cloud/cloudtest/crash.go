@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -28,6 +30,22 @@ func (k *kit) sizeOfCreate() (create, remove int) {
 	return create, remove
 }
 
+// places returns which of n calls, counted from 1, a fault is to hit: all of them, or as
+// many as the harness draws.
+func (k *kit) places(n int) []int {
+	k.Helper()
+	all := rand.Perm(n)
+	if draws := k.h.Draws; draws > 0 && draws < n {
+		all = all[:draws]
+		k.Logf("faults hit %d of %d calls", draws, n)
+	}
+	for i := range all {
+		all[i]++
+	}
+	slices.Sort(all)
+	return all
+}
+
 // fires fails unless the fault hit a call, and takes it back.
 func (k *kit) fires(i *Injected) {
 	k.Helper()
@@ -42,9 +60,9 @@ func (k *kit) fires(i *Injected) {
 func crashCreate(k *kit) {
 	create, _ := k.sizeOfCreate()
 	for name, kind := range lost() {
-		for i := range create {
-			k.part(fmt.Sprintf("%s%d_Create", name, i+1), func(k *kit) {
-				m, before := k.crash(kind, i+1)
+		for _, nth := range k.places(create) {
+			k.part(fmt.Sprintf("%s%d_Create", name, nth), func(k *kit) {
+				m, before := k.crash(kind, nth)
 				a := k.account()
 				m.createAsAsked(a)
 				m.only()
@@ -52,8 +70,8 @@ func crashCreate(k *kit) {
 				k.shows()
 				k.same(before)
 			})
-			k.part(fmt.Sprintf("%s%d_Delete", name, i+1), func(k *kit) {
-				m, before := k.crash(kind, i+1)
+			k.part(fmt.Sprintf("%s%d_Delete", name, nth), func(k *kit) {
+				m, before := k.crash(kind, nth)
 				m.removeForSure(k.account())
 				k.shows()
 				k.same(before)
@@ -134,12 +152,12 @@ func checkpointFails(k *kit) {
 func crashDelete(k *kit) {
 	_, remove := k.sizeOfCreate()
 	for name, kind := range lost() {
-		for i := range remove {
-			k.part(fmt.Sprintf("%s%d", name, i+1), func(k *kit) {
+		for _, nth := range k.places(remove) {
+			k.part(fmt.Sprintf("%s%d", name, nth), func(k *kit) {
 				before, m := k.ledger(), k.machine()
 				a := k.account()
 				m.create(a)
-				fault := k.proxy.Inject(Fault{Kind: kind, Match: Mutating, Nth: i + 1})
+				fault := k.proxy.Inject(Fault{Kind: kind, Match: Mutating, Nth: nth})
 				k.Logf("after the fault: %v", m.remove(a))
 				k.fires(fault)
 				_ = a.Close()
@@ -155,16 +173,16 @@ func crashDelete(k *kit) {
 // partial is C10: the cloud refuses from some call on.
 func partial(k *kit) {
 	create, _ := k.sizeOfCreate()
-	for i := range create {
-		refuse := Fault{Kind: Answer, Match: Mutating, Nth: i + 1, Times: Forever, Reply: serverError()}
+	for _, nth := range k.places(create) {
+		refuse := Fault{Kind: Answer, Match: Mutating, Nth: nth, Times: Forever, Reply: serverError()}
 		for name, again := range map[string]bool{"Create": true, "Delete": false} {
-			k.part(fmt.Sprintf("Refused%d_%s", i+1, name), func(k *kit) {
+			k.part(fmt.Sprintf("Refused%d_%s", nth, name), func(k *kit) {
 				before, m, a := k.ledger(), k.machine(), k.account()
 				fault := k.proxy.Inject(refuse)
 				finished := m.createUntil(a, fault)
 				k.fires(fault)
 				if finished {
-					k.Errorf("create is finished although the cloud refused call %d", i+1)
+					k.Errorf("create is finished although the cloud refused call %d", nth)
 				}
 				if again {
 					m.create(a)
@@ -225,10 +243,10 @@ func canceled(k *kit) {
 	probe.create(a)
 	calls := count(k.proxy.Calls(), notLogin)
 	probe.delete(a)
-	for i := range calls {
-		k.part(fmt.Sprintf("Create%d", i+1), func(k *kit) {
+	for _, nth := range k.places(calls) {
+		k.part(fmt.Sprintf("Create%d", nth), func(k *kit) {
 			before, m, a := k.ledger(), k.machine(), k.account()
-			k.giveUp(i+1, func(ctx context.Context) error {
+			k.giveUp(nth, func(ctx context.Context) error {
 				return m.create1(ctx, a)
 			})
 			m.create(a)

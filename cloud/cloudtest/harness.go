@@ -45,11 +45,15 @@ type Harness struct {
 	// Concurrent is how many cases run at once; 0 is one. More are for a cloud whose
 	// changes the cases wait for in real time: New has to give each its own.
 	Concurrent int
+	// Draws is how many of the calls at which a fault can hit a case tries, drawn anew in
+	// each run; 0 tries all, as a recorded matrix needs. It is for clouds on the test's own
+	// machine whose changes take seconds.
+	Draws int
 	// Unrecorded keeps the row out of the file of CLOUDTEST_MATRIX, where another
 	// Run records that of the cloud.
 	Unrecorded bool
 
-	Parallel int           // creates at once in C30; 0 is 200
+	Parallel int           // creates at once in C30, and at most in C18; 0 is 200
 	Prompt   time.Duration // longest time that one call may take; one that gives up has a tenth; 0 is 10s
 	Patience time.Duration // longest real time for a change of state; 0 is 60s
 }

@@ -12,17 +12,17 @@ import (
 // process goes on, and the cloud carries the call out just after it was looked for.
 func lateRequests(k *kit) {
 	create, _ := k.sizeOfCreate()
-	for i := range create {
-		k.part(fmt.Sprintf("Late%d_Create", i+1), func(k *kit) {
-			before, m, fault := k.late(i + 1)
+	for _, nth := range k.places(create) {
+		k.part(fmt.Sprintf("Late%d_Create", nth), func(k *kit) {
+			before, m, fault := k.late(nth)
 			a := k.account()
 			m.createWith(a, fault)
 			m.only()
 			m.removeForSure(a)
 			k.same(before)
 		})
-		k.part(fmt.Sprintf("Late%d_Delete", i+1), func(k *kit) {
-			before, m, fault := k.late(i + 1)
+		k.part(fmt.Sprintf("Late%d_Delete", nth), func(k *kit) {
+			before, m, fault := k.late(nth)
 			a := k.account()
 			if err := m.remove(a); err != nil {
 				k.Fatalf("delete: %v", err)

@@ -86,7 +86,9 @@ func run(t *testing.T, h Harness) *Row {
 	}
 	close(next)
 	workers.Wait()
-	known.unused(t, row)
+	if h.Draws == 0 { // else a part may not have been drawn
+		known.unused(t, row)
+	}
 	return row
 }
 
