@@ -29,6 +29,7 @@ func (s Source) consoles(ctx context.Context, f *explain.Facts) {
 	case s.Consoles:
 		objects = f.Unjoined()
 	}
+	var refused error
 	for _, o := range objects {
 		pool := f.Pool(o)
 		if pool == nil {
@@ -40,19 +41,27 @@ func (s Source) consoles(ctx context.Context, f *explain.Facts) {
 			continue
 		}
 		if len(seen) == most {
-			return
+			break
 		}
 		seen[key.String()] = true
 		failures, err := s.failures(ctx, key)
-		if apierrors.IsForbidden(err) && !slices.ContainsFunc(objects, waitsToJoin) {
-			return
+		if apierrors.IsForbidden(err) {
+			refused = err // the right may be to the Secrets of other pools: RBAC names them
+			continue
 		}
 		if err != nil {
-			f.Unread = append(f.Unread, fmt.Sprintf("consoles of machines that did not join: %v", err))
+			f.Unread = append(f.Unread, unreadConsoles(err))
 			return
 		}
 		f.Consoles[key.String()] = failures
 	}
+	if refused != nil && slices.ContainsFunc(objects, waitsToJoin) {
+		f.Unread = append(f.Unread, unreadConsoles(refused))
+	}
+}
+
+func unreadConsoles(err error) string {
+	return fmt.Sprintf("consoles of machines that did not join: %v", err)
 }
 
 // waitsToJoin reports whether o is a machine whose VM exists and whose node does not. Without

@@ -12,6 +12,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/fleet"
 )
 
@@ -85,7 +86,7 @@ func TestKept(t *testing.T) {
 			t.Parallel()
 			api := client.Reader(fleet.API(t, unjoined(t)...).Build())
 			if c.forbidden {
-				api = noSecrets{api}
+				api = noSecrets{Reader: api}
 			}
 			deps := Deps{Now: func() time.Time { return now }, Connect: func() (Clusters, error) {
 				return Clusters{Control: api, Target: api, Namespace: unjoined(t)[0].GetNamespace()}, nil
@@ -101,11 +102,35 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// noSecrets is an API server that lets no Secret be read.
-type noSecrets struct{ client.Reader }
+// TestKeptOfOnePool: a Role names Secrets, and pools without kept consoles have none to name. They hide nothing of
+// those that have.
+func TestKeptOfOnePool(t *testing.T) {
+	t.Parallel()
+	objects := unjoined(t)
+	secret := objects[len(objects)-1]
+	other := fixture.MachineDeployment("another", "workers-v1", 1,
+		fixture.In[*machinev1.MachineDeployment](secret.GetNamespace()))
+	api := noSecrets{fleet.API(t, append(objects, other)...).Build(), secret.GetName()}
+	deps := Deps{Now: func() time.Time { return now }, Connect: func() (Clusters, error) {
+		return Clusters{Control: api, Target: api, Namespace: secret.GetNamespace()}, nil
+	}}
+	if found, err := deps.Kept(t.Context(), "mcd", "workers"); err != nil || len(found) != console.Kept {
+		t.Errorf("got %d, %v, want %d", len(found), err, console.Kept)
+	}
+	const want = "Console:  2 of the last 3 machines that did not join: TLS unknown CA\n"
+	if out, _ := run(t, api, "why", "mcd/workers"); !strings.Contains(out, want) {
+		t.Errorf("why:\n%s\nwant\n%s", out, want)
+	}
+}
+
+// noSecrets is an API server that lets no Secret be read but one.
+type noSecrets struct {
+	client.Reader
+	but string
+}
 
 func (r noSecrets) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if _, ok := o.(*corev1.Secret); ok {
+	if _, ok := o.(*corev1.Secret); ok && key.Name != r.but {
 		return apierrors.NewForbidden(corev1.Resource("secrets"), key.Name, nil)
 	}
 	return r.Reader.Get(ctx, key, o, opts...)
