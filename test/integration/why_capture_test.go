@@ -64,8 +64,7 @@ func captures(r *reader) {
 		"tree": "tree", "tree-all": "tree small --all", "why": "why machinedeployment/gpu", "top": "top",
 		"timeline": "timeline " + machine, "plan": "plan small --class gpu",
 	} {
-		text, _ := r.mcm(r.Context(), strings.Fields(command)...)
-		r.documented(name, "$ kubectl mcm "+command+" -n garden\n"+text)
+		r.capture(name, command)
 	}
 	r.watches()
 }
@@ -108,19 +107,25 @@ func printed(lines *bufio.Scanner, want *regexp.Regexp) bool {
 
 var (
 	settled = regexp.MustCompile(`MachineDeployment/small +2/2 +Ready`)
-	hashes  = regexp.MustCompile(`\b(small|gpu)-[a-z0-9]{5,10}(-[a-z0-9]{5})?\b`)
+	hashes  = regexp.MustCompile(`(?:small|gpu|workers)-[a-z0-9]{5,10}(-[a-z0-9]{5})?\b`)
 	ages    = regexp.MustCompile(`\b\d+[ms](\d+s)?\b`)
 	zones   = regexp.MustCompile(`sim:///[\w/.-]+`)
 	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+	vms     = regexp.MustCompile(`\bvm-[0-9a-f]{17}\b`)
+	uuids   = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 	traces  = regexp.MustCompile(`Trace ID: [0-9a-f]{32}`)
 	gaps    = regexp.MustCompile(` {2,}`)
 	// A refusal that the manager remembers saves a call; whether it does is a matter of time.
 	memory = regexp.MustCompile(` \(remembered from [^)]*\)`)
+	// How often a VM tries to join depends on how busy the machine is, and how many bytes a file has
+	// on all ages and IDs in it.
+	counts   = regexp.MustCompile(`(Seen: +|\(attempt |\.(?:txt|yaml) +)\d+`)
+	archives = regexp.MustCompile(`bundle-\d{8}T\d{6}Z`)
 )
 
 // normalised is a text without what differs between two runs: names in the order in which they
-// appear, times, ages, IDs of VMs and traces, the width of columns, and the order of what a timeline has
-// within a second.
+// appear, times, ages, IDs of VMs, owners and traces, attempts, bytes, the width of columns, and the order of
+// what a timeline has within a second.
 func normalised(text string) string {
 	seen := map[string]string{}
 	text = hashes.ReplaceAllStringFunc(text, func(name string) string {
@@ -130,6 +135,8 @@ func normalised(text string) string {
 		return seen[name]
 	})
 	text = memory.ReplaceAllString(text, "")
+	text = counts.ReplaceAllString(archives.ReplaceAllString(text, "bundle-TIME"), "${1}1")
+	text = uuids.ReplaceAllString(vms.ReplaceAllString(text, "vm-1"), "ID")
 	text = zones.ReplaceAllString(ages.ReplaceAllString(text, "12s"), "sim:///VM")
 	text = gaps.ReplaceAllString(moments.ReplaceAllString(text, "2026-01-01T12:00:00Z"), "  ")
 	if traces.MatchString(text) {
@@ -138,6 +145,13 @@ func normalised(text string) string {
 		text = strings.Join(lines, "\n")
 	}
 	return text
+}
+
+// capture compares what a command prints with the block of that name.
+func (r *reader) capture(name, command string) {
+	r.Helper()
+	text, _ := r.mcm(r.Context(), strings.Fields(command)...)
+	r.documented(name, "$ kubectl mcm "+command+" -n "+r.namespace+"\n"+text)
 }
 
 // documented compares a capture with the block of that name.

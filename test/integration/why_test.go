@@ -31,6 +31,7 @@ type reader struct {
 	*scene
 	kubeconfig string
 	flags      []string
+	dir        string // where the plugin runs; empty is that of the test
 }
 
 // reading binds config/rbac/reader_role.yaml in a cluster to a new user, and returns its kubeconfig.
@@ -54,6 +55,7 @@ func (r *reader) mcm(ctx context.Context, args ...string) (string, int) {
 	r.Helper()
 	args = append(args, "-n", r.namespace, "--kubeconfig", r.kubeconfig)
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "kubectl-mcm"), append(args, r.flags...)...)
+	cmd.Dir = r.dir
 	var warnings strings.Builder
 	cmd.Stderr = &warnings
 	out, err := cmd.Output()
@@ -104,12 +106,13 @@ func TestWhy(t *testing.T) {
 	limited := account("why-quota")
 	limited.VMQuota = 1
 	s.Expect(s.Cloud.SetAccounts(t.Context(), account("why-class"), account("why-key"), account("why-budget"), limited,
-		account("why-capacity"), account("why-name"), account("garden"))).To(Succeed())
+		account("why-capacity"), account("why-name"), account("garden"), account("orchard"))).To(Succeed())
 	s.Expect(s.Cloud.SetCapacity(t.Context(), "gpu", 0)).To(Succeed())
 	kubeconfig := s.reading(s.Cluster, s.Client)
 	for name, scene := range map[string]func(*reader){
 		"why-class": wrongClassField, "why-key": refusedCredentials, "why-budget": budgetBlocksDrain,
 		"why-quota": usedUpQuota, "why-capacity": exhaustedCapacity, "why-name": nodeOfAnotherName, "garden": captures,
+		"orchard": mishapCaptures,
 	} {
 		t.Run(name, func(t *testing.T) { scene(&reader{scene: s.scene(t, name, nil), kubeconfig: kubeconfig}) })
 	}

@@ -34,6 +34,12 @@ func (c *Cloud) Kubelet(ctx context.Context, vm string, how map[string]any) erro
 	return c.call(ctx, http.MethodPatch, "/admin/vms/"+vm+"/kubelet", how, nil)
 }
 
+// Console returns what a VM has written to its console.
+func (c *Cloud) Console(ctx context.Context, vm string) ([]sim.ConsoleLine, error) {
+	var out []sim.ConsoleLine
+	return out, c.call(ctx, http.MethodGet, "/admin/vms/"+vm+"/console", nil, &out)
+}
+
 // CallsOf returns how often an account has called an operation.
 func (c *Cloud) CallsOf(ctx context.Context, account, operation string) (int, error) {
 	var out struct{ Counts []sim.Count }
