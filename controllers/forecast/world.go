@@ -70,13 +70,17 @@ func (w *world) scaleSet(m *member) {
 		return
 	}
 	w.remove(w.surplus(m))
-	paused := w.d != nil && rollout.PausedTo(w.d, m.set.Name)
 	for _, machine := range live(m.machines) {
-		kept := rollout.Preserved(machine, w.now) || paused && joining.FailedToJoin(machine)
-		if rollout.PhaseOf(machine) == machinev1.MachineFailed && !kept {
+		if rollout.PhaseOf(machine) == machinev1.MachineFailed && !w.keeps(m, machine) {
 			w.remove([]*machinev1.Machine{machine})
 		}
 	}
+}
+
+// keeps reports whether a failed Machine stays: it is preserved, or the rollout to its set is paused.
+func (w *world) keeps(m *member, failed *machinev1.Machine) bool {
+	paused := w.d != nil && rollout.PausedTo(w.d, m.set.Name)
+	return rollout.Preserved(failed, w.now) || paused && joining.FailedToJoin(failed)
 }
 
 // blocked reports whether a set creates no Machines.

@@ -20,7 +20,6 @@ const maxPools = 20
 // consoles reads what is kept of the consoles of machines that did not join, of the pools that lack
 // machines, or of all. A reader needs a right of its own for it.
 func (s Source) consoles(ctx context.Context, f *explain.Facts) {
-	seen := map[string]bool{}
 	var objects []*explain.Object
 	most := maxPools
 	switch {
@@ -30,20 +29,7 @@ func (s Source) consoles(ctx context.Context, f *explain.Facts) {
 		objects = f.Unjoined()
 	}
 	var refused error
-	for _, o := range objects {
-		pool := f.Pool(o)
-		if pool == nil {
-			continue
-		}
-		namespace, name := explain.ConsoleSecret(pool)
-		key := client.ObjectKey{Namespace: namespace, Name: name}
-		if seen[key.String()] {
-			continue
-		}
-		if len(seen) == most {
-			break
-		}
-		seen[key.String()] = true
+	for _, key := range consoleSecrets(f, objects, most) {
 		failures, err := s.failures(ctx, key)
 		if apierrors.IsForbidden(err) {
 			refused = err // the right may be to the Secrets of other pools: RBAC names them
@@ -58,6 +44,23 @@ func (s Source) consoles(ctx context.Context, f *explain.Facts) {
 	if refused != nil && slices.ContainsFunc(objects, waitsToJoin) {
 		f.Unread = append(f.Unread, unreadConsoles(refused))
 	}
+}
+
+// consoleSecrets are the Secrets with the consoles of the pools of objects, each once, and that many
+// at most.
+func consoleSecrets(f *explain.Facts, objects []*explain.Object, most int) []client.ObjectKey {
+	var keys []client.ObjectKey
+	for _, o := range objects {
+		pool := f.Pool(o)
+		if pool == nil || len(keys) == most {
+			continue
+		}
+		namespace, name := explain.ConsoleSecret(pool)
+		if key := (client.ObjectKey{Namespace: namespace, Name: name}); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 func unreadConsoles(err error) string {

@@ -32,8 +32,8 @@ func violations(r, fewer *record) []string {
 		what    string
 		seconds float64
 	}{{"starts", r.Startup.Seconds}, {"starts after a crash", r.Startup.AfterCrashSeconds}} {
-		check(s.seconds <= startupMost, "%.1f s until a manager that %s creates its first Machine, more than %d", s.seconds, s.what,
-			startupMost)
+		check(s.seconds <= startupMost, "%.1f s until a manager that %s creates its first Machine, more than %d",
+			s.seconds, s.what, startupMost)
 	}
 	if fewer != nil {
 		for _, p := range []struct {

@@ -61,9 +61,9 @@ func (e Event) String() string {
 // String is the plan in a few lines.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, split %v, apart %v, moves %v, zones %v, fallbacks %v, pause failing %v, boot %s, delete %s, "+
-		"%d pods\n", p.Seed, p.Length.Round(time.Second), p.Split, p.Apart, p.Moves, p.Zones, p.Fallbacks, p.PauseFailing,
-		p.Boot, p.Delete, p.Pods)
+	fmt.Fprintf(&b, "seed %d: %s, split %v, apart %v, moves %v, zones %v, fallbacks %v, pause failing %v, boot %s, "+
+		"delete %s, %d pods\n", p.Seed, p.Length.Round(time.Second), p.Split, p.Apart, p.Moves, p.Zones, p.Fallbacks,
+		p.PauseFailing, p.Boot, p.Delete, p.Pods)
 	for i, pool := range p.Pools {
 		fmt.Fprintf(&b, "  pool %d: %+v\n", i, pool)
 	}
