@@ -99,12 +99,20 @@ func read(in io.Reader, name string) (string, error) {
 	return string(text), err
 }
 
+// seen is how often a cause was seen.
+func seen(times int) string {
+	if times == 1 {
+		return "once, in"
+	}
+	return fmt.Sprintf("%d times, at last in", times)
+}
+
 // write prints a verdict. Only an unknown console is shown itself.
 func write(out io.Writer, v console.Verdict) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Cause:   %s", v.Summary)
 	if v.Cause != console.Unknown {
-		fmt.Fprintf(&b, " (%s)\nSeen:    %d times, at last in\n         %s", v.Cause, v.Times, v.Line)
+		fmt.Fprintf(&b, " (%s)\nSeen:    %s\n         %s", v.Cause, seen(v.Times), v.Line)
 	}
 	fmt.Fprintf(&b, "\nRemedy:  %s\n", v.Remedy)
 	if v.Cause == console.Unknown && len(v.Tail) > 0 {
