@@ -86,6 +86,13 @@ func CodeOf(err error) Code {
 	return Unknown
 }
 
+// OutcomeUnknown reports whether what a call that failed with err asked for may still happen: the
+// cloud gave no answer, or none that tells. False for nil.
+func OutcomeUnknown(err error) bool {
+	code := CodeOf(err)
+	return err != nil && (code == Unavailable || code == Unknown)
+}
+
 // Severity is which calls a problem rules out.
 type Severity uint8
 

@@ -96,13 +96,6 @@ func (f *Fence) Unanswered() {
 	f.silence = f.clock.Now()
 }
 
-// UnansweredSince reports whether a mutating request of this process got no answer since then.
-func (f *Fence) UnansweredSince(began time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !f.silence.IsZero() && !f.silence.Before(began)
-}
-
 // FormerLeader returns for how long a request that a former leader has sent may
 // still take effect; 0 if none can. Without leader election a former process may
 // have ended just before this one began.

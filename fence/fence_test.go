@@ -355,35 +355,6 @@ func TestAccount(t *testing.T) {
 	})
 }
 
-// TestCreateWithUnansweredRequest: the call has an answer, and one of its requests has none.
-func TestCreateWithUnansweredRequest(t *testing.T) {
-	t.Parallel()
-	f := Alone(clocktesting.NewFakePassiveClock(noon))
-	for _, lost := range []bool{false, true} {
-		_, _ = f.Account(cloud.AccountInfo{}, retrying{lose: lost}).Create(t.Context(), cloud.CreateRequest{})
-		if got := f.UnansweredSince(noon); got != lost {
-			t.Errorf("a request was lost: %t; UnansweredSince() = %t", lost, got)
-		}
-	}
-	if f.UnansweredSince(noon.Add(1)) {
-		t.Error("the request was lost before")
-	}
-}
-
-// retrying is an account whose client repeats a lost request.
-type retrying struct {
-	cloud.Account
-
-	lose bool
-}
-
-func (a retrying) Create(ctx context.Context, _ cloud.CreateRequest) (cloud.VM, error) {
-	if a.lose {
-		cloud.Unanswered(ctx)
-	}
-	return cloud.VM{}, cloud.Errorf(cloud.Exhausted, "create VM", "", "no capacity")
-}
-
 // TestClient: connections to workload clusters have no hook for a transport.
 func TestClient(t *testing.T) {
 	t.Parallel()

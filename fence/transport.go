@@ -92,7 +92,7 @@ func (a account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, e
 	}
 	ctx, cancel := a.fence.whileOpen(ctx)
 	defer cancel()
-	return a.fence.created(a.Account.Create(cloud.WithUnanswered(ctx, a.fence.Unanswered), r))
+	return a.fence.created(a.Account.Create(ctx, r))
 }
 
 // Delete deletes the VM while the fence is open.
@@ -180,7 +180,7 @@ func refusal(op string, err error) error {
 
 // created notes an error that leaves open whether the cloud creates the VM.
 func (f *Fence) created(made cloud.VM, err error) (cloud.VM, error) {
-	if code := cloud.CodeOf(err); err != nil && (code == cloud.Unavailable || code == cloud.Unknown) {
+	if cloud.OutcomeUnknown(err) {
 		f.Unanswered()
 	}
 	return made, err

@@ -163,6 +163,9 @@ func TestValues(t *testing.T) {
 			func(o *Options) any { return o.cloudRates },
 			[]string{"aws.create=1", "aws.get=2:3", "sim.get=4"},
 		},
+		"PauseFailing": {"a rollout that fails goes on, as in MCM", nil, func(o *Options) any {
+			return o.machines.pauseFailingRollouts
+		}, false},
 		"ZeroRetry": {
 			"no retry time means MCM's 10m, which the controller knows",
 			[]string{"--resource-exhausted-retry=0"},

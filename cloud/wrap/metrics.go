@@ -82,14 +82,10 @@ type wire struct {
 	provider, service string
 }
 
-// RoundTrip counts r as failed when there is no answer or one of 400 and above. It notes a
-// mutating request without an answer.
+// RoundTrip counts r as failed when there is no answer or one of 400 and above.
 func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	start := time.Now()
 	resp, err := w.next.RoundTrip(r)
-	if err != nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
-		cloud.Unanswered(r.Context())
-	}
 	w.m.request(w.provider, w.service, time.Since(start), err != nil || resp.StatusCode >= http.StatusBadRequest)
 	return resp, err
 }

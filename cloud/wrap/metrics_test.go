@@ -113,32 +113,3 @@ func TestTransportCountsInsteadOfCalls(t *testing.T) {
 		t.Errorf("failed requests: %v, want 2", failed)
 	}
 }
-
-// TestTransportNotesUnanswered: a client that repeats a lost request hides that the first one may
-// still arrive.
-func TestTransportNotesUnanswered(t *testing.T) {
-	t.Parallel()
-	rec := wrap.NewRecorder(prometheus.NewRegistry())
-	for name, tc := range map[string]struct {
-		method string
-		status int // 0: no answer
-		noted  bool
-	}{
-		"Answered": {http.MethodPost, http.StatusInternalServerError, false},
-		"Read":     {http.MethodGet, 0, false},
-		"Lost":     {http.MethodPost, 0, true},
-	} {
-		noted := false
-		ctx := cloud.WithUnanswered(t.Context(), func() { noted = true })
-		r, err := http.NewRequestWithContext(ctx, tc.method, "http://cloud.example", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp, err := rec.Transport("fake", "ec2", answers{tc.status}).RoundTrip(r); err == nil {
-			_ = resp.Body.Close()
-		}
-		if noted != tc.noted {
-			t.Errorf("%s: noted %t, want %t", name, noted, tc.noted)
-		}
-	}
-}

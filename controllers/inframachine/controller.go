@@ -94,7 +94,7 @@ func New(d Deps) *Controller {
 	own := fresh.NewClient(d.Client, &infrav1.MCMMachine{})
 	d.Client = own
 	return &Controller{
-		Deps: d, own: own, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence),
+		Deps: d, own: own, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence.FormerLeader),
 		listings: newVMListings(d.Clock),
 		lookups:  map[types.NamespacedName]lookups{},
 	}

@@ -94,7 +94,7 @@ func New(d Deps) *Controller {
 	c := &Controller{
 		Deps:    d,
 		classes: class.New(d.Clouds),
-		engine:  vm.New(d.Clock, d.Fence),
+		engine:  vm.New(d.Clock, d.Fence.FormerLeader),
 		permits: d.Permits,
 		tracker: outage.NewTracker(),
 		gate:    hold.New(hold.Deps{Client: d.Client, Clock: d.Clock, Events: d.Events}),

@@ -52,7 +52,10 @@ func consoleSecrets(f *explain.Facts, objects []*explain.Object, most int) []cli
 	var keys []client.ObjectKey
 	for _, o := range objects {
 		pool := f.Pool(o)
-		if pool == nil || len(keys) == most {
+		if len(keys) == most {
+			return keys
+		}
+		if pool == nil {
 			continue
 		}
 		namespace, name := explain.ConsoleSecret(pool)

@@ -16,7 +16,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
@@ -97,7 +96,7 @@ func newLifeEnv(t *testing.T) *lifeEnv {
 		harness.With(fixture.Credentials("s", fixture.In[*corev1.Secret]("n"))))}
 	env.cloud = env.NewCloud()
 	env.registry = env.Registry(env.cloud)
-	env.engine = New(env.Clock, fence.Alone(env.Clock))
+	env.engine = New(env.Clock, noFormerLeader)
 	env.object = &object{ref: cloud.Ref{Name: "m", OwnerID: "owner", Created: start}, attempt: 1, wish: "sim-1b"}
 	env.useClass(func(*machinev1.MachineClass) {})
 	return env

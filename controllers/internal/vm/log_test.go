@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // TestEachLineOnce: however often the cloud is asked, the log has each step of a VM's life
@@ -21,7 +20,7 @@ func TestEachLineOnce(t *testing.T) {
 	var lines []string
 	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, fence.Alone(clock))
+	e := New(clock, noFormerLeader)
 	pending := cloud.VM{RetryAfter: time.Second}
 	made := cloud.VM{ProviderID: "sim:///1", State: cloud.StateRunning, RetryAfter: time.Second}
 	var deletion cloud.Deletion

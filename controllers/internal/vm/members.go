@@ -215,7 +215,7 @@ func (e *Engine) deregister(ctx context.Context, account cloud.Account, ref clou
 	if err != nil || !r.Done {
 		return r, err
 	}
-	if wait := e.fence.FormerLeader(); wait > 0 && len(record.Places) > 0 && !record.Registered {
+	if wait := e.formerLeader(); wait > 0 && len(record.Places) > 0 && !record.Registered {
 		return cloud.Registration{RetryAfter: wait, Waiting: []string{"a former leader may still register the VM"}}, nil
 	}
 	loggerOf(ctx, ref).Info("Deregistered VM from load balancers", "providerID", ref.ProviderID, "places", places)

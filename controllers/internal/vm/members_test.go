@@ -167,7 +167,7 @@ func liveWithCrash(t *testing.T, dies int, goesOn bool) {
 		t.Helper()
 		err := do(o)
 		if died = errors.Is(err, errDied); died { // the next process reads what was recorded
-			env.engine, o.life.left = New(env.Clock, fence.Alone(env.Clock)), forever
+			env.engine, o.life.left = New(env.Clock, noFormerLeader), forever
 			if err = nil; again {
 				err = do(o)
 			}
@@ -203,7 +203,7 @@ func TestRegisteredIsSilent(t *testing.T) {
 	o := env.memberOwner(forever, nil)
 	env.Must(env.join(o))
 	calls := env.cloud.Calls("*")
-	env.engine = New(env.Clock, fence.Alone(env.Clock))
+	env.engine = New(env.Clock, noFormerLeader)
 	j, err := env.engine.Join(t.Context(), o, time.Time{})
 	if err != nil || !j.Registered || env.cloud.Calls("*") != calls {
 		t.Errorf("got %+v, %v, %d calls, want that it is registered without a call", j, err, env.cloud.Calls("*")-calls)
@@ -289,9 +289,9 @@ func TestDeregistrationIsBounded(t *testing.T) {
 			t.Fatalf("after %v: %+v", waited, gone)
 		}
 		env.Advance(gone.RetryAfter)
-		env.engine = New(env.Clock, fence.Alone(env.Clock)) // a new leader does not begin again
+		env.engine = New(env.Clock, noFormerLeader) // a new leader does not begin again
 	}
-	env.engine = New(env.Clock, fence.Alone(env.Clock))
+	env.engine = New(env.Clock, noFormerLeader)
 	o.record = memberRecord{Places: []string{"apiserver/6443"}, Registered: true}.String()
 	if gone, err := env.engine.Deregister(t.Context(), o, true); err != nil || !gone.Done || gone.Message == "" {
 		t.Errorf("by force: got %+v, %v, want that it is done, and a warning", gone, err)
@@ -305,7 +305,7 @@ func TestDeregistrationAwaitsFormerLeader(t *testing.T) {
 	env := newLifeEnv(t)
 	env.balanced("apiserver")
 	env.create()
-	env.engine = New(env.Clock, fence.Always(env.Clock))
+	env.engine = New(env.Clock, fence.Always(env.Clock).FormerLeader)
 	o := env.memberOwner(forever, nil)
 	o.record = memberRecord{Places: []string{"apiserver/6443"}}.String()
 	gone, err := env.engine.Deregister(t.Context(), o, false)

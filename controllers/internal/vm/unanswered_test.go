@@ -22,34 +22,25 @@ func TestUnansweredCreate(t *testing.T) {
 	exhausted := &cloud.Error{Code: cloud.Exhausted, Op: "create VM", Err: errors.New("no capacity")}
 	for name, tc := range map[string]struct {
 		reason  string
-		lose    bool // a request of the first call gets no answer
 		answers []error
 		after   time.Duration // until nothing can be on its way any more
 	}{
-		"Lost": {"The call fails.", true, []error{lost}, fence.Reach},
+		"Lost": {"The call fails.", []error{lost}, fence.Reach},
 		"LostThenRefused": {
 			"The cloud refuses the next request, and may have room when the first one arrives.",
-			true,
 			[]error{lost, exhausted},
 			fence.Reach,
 		},
-		"Hidden":  {"The client repeats the request, so that the call has an answer.", true, []error{exhausted}, fence.Reach},
-		"Refused": {"Each request has an answer.", false, []error{exhausted}, 0},
+		"Refused": {"Each request has an answer.", []error{exhausted}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			f := fence.Alone(clock)
-			e, next := New(clock, f), 0
+			e, next := New(clock, noFormerLeader), 0
 			a := &account{get: notFound, del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			w := wanted(func(_ context.Context, n int) error { next = n; return nil })
-			for i, answer := range tc.answers {
-				a.create = func(cloud.CreateRequest) (cloud.VM, error) {
-					if i == 0 && tc.lose {
-						f.Unanswered()
-					}
-					return cloud.VM{}, answer
-				}
+			for _, answer := range tc.answers {
+				a.create = func(cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{}, answer }
 				if _, err := e.ensure(t.Context(), a, traits, w); !errors.Is(err, answer) {
 					t.Fatalf("create: %v, want %v", err, answer)
 				}

@@ -31,20 +31,12 @@ import (
 // Engine creates, finds and deletes the VMs of machines. It is safe for
 // concurrent use by different machines.
 type Engine struct {
-	clock clock.PassiveClock
-	fence Fence
+	clock        clock.PassiveClock
+	formerLeader func() time.Duration
 
 	mu       sync.Mutex
 	memories map[string]memory
 	zones    map[string]*zoneUse // by class
-}
-
-// Fence is what a fence.Fence knows of requests that may still take effect.
-type Fence interface {
-	// FormerLeader returns for how long a request of a former leader may.
-	FormerLeader() time.Duration
-	// UnansweredSince reports whether a request of this process got no answer since then.
-	UnansweredSince(began time.Time) bool
 }
 
 // minRetry is when a cloud that gives no hint is asked again.
@@ -54,7 +46,7 @@ const minRetry = time.Second
 type memory struct {
 	seen    time.Time // since when its providerID is known here; the VM was created before
 	created time.Time // last call of Create
-	unheard time.Time // when a request of a call of Create was last sent that got no answer
+	unknown time.Time // when a call of Create last failed without an answer that tells its outcome
 	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
 	going   bool      // the cloud has accepted that it goes
 	absent  string    // the providerID of which a deletion has found nothing from the start
@@ -67,9 +59,10 @@ type memory struct {
 	bootDataFailures int // removals of boot data in a row that failed
 }
 
-// New returns an Engine that remembers nothing.
-func New(c clock.PassiveClock, f Fence) *Engine {
-	return &Engine{clock: c, fence: f, memories: map[string]memory{}, zones: map[string]*zoneUse{}}
+// New returns an Engine that remembers nothing. formerLeader returns for how long a
+// request of a former leader may still take effect, see fence.Fence.
+func New(c clock.PassiveClock, formerLeader func() time.Duration) *Engine {
+	return &Engine{clock: c, formerLeader: formerLeader, memories: map[string]memory{}, zones: map[string]*zoneUse{}}
 }
 
 // Token is the idempotency token of one attempt of an owner: 36 characters in
@@ -111,7 +104,6 @@ func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 		n.created, n.going, n.left, n.attempt = e.clock.Now(), false, false, w.Attempt
 	})
 	e.logAttempt(ctx, w)
-	began := e.clock.Now()
 	made, err := a.Create(ctx, w.Request)
 	// The call takes its time, and the VM may have come about at the end of it.
 	e.update(key, func(n *memory) { n.created = e.clock.Now() })
@@ -126,8 +118,8 @@ func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 	// The answer may be what failed: what was not there before may be there now.
 	e.update(key, func(n *memory) {
 		n.missing = time.Time{}
-		if e.fence.UnansweredSince(began) {
-			n.unheard = e.clock.Now()
+		if cloud.OutcomeUnknown(err) {
+			n.unknown = e.clock.Now()
 		}
 		if traits.StickyKeys && answered(err, cloud.Exhausted) {
 			n.refused = w.Attempt
@@ -150,8 +142,8 @@ func (e *Engine) isRefused(ownerID string, attempt int) bool {
 	return e.memories[ownerID].refused == attempt
 }
 
-// nextAttempt looks for the VM of an attempt that must not be repeated, and begins the next one
-// when the cloud has shown none for its settle time, after which no request can make it any more.
+// nextAttempt looks for the VM of an attempt that must not be repeated. Once no request on its way can
+// create that VM, and the cloud has then shown none for its settle time, the next attempt begins.
 func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.Traits, w want) (cloud.VM, error) {
 	asked := e.clock.Now()
 	found, err := a.Get(ctx, w.Request.Ref)
@@ -163,7 +155,9 @@ func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.
 		return cloud.VM{}, err
 	}
 	wait := e.inFlight(w.Request.OwnerID)
-	if wait == 0 {
+	if wait > 0 { // until then, that the cloud shows none means nothing
+		e.update(w.Request.OwnerID, func(n *memory) { n.missing = time.Time{} })
+	} else {
 		wait = e.absenceGraceLeft(w.Request.OwnerID, traits.Settle, asked)
 	}
 	if wait > 0 {
@@ -223,6 +217,7 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 		return d, nil
 	}
 	if wait := e.inFlight(r.OwnerID); wait > 0 && r.ProviderID == "" {
+		e.update(r.OwnerID, func(n *memory) { n.missing = time.Time{} })
 		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that a request without an answer may create"}}, nil
 	}
 	if e.absenceUncertain(r, traits.Settle, asked) {
@@ -234,19 +229,15 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 	return d, nil
 }
 
-// inFlight returns for how long a request for the VM that got no answer, or that a former
-// leader has sent, may still create it; 0 if there is none. Until then its absence means
-// nothing.
+// inFlight returns for how long a request of this process whose outcome is unknown, or one of a former
+// leader, may still create the VM of an owner; 0 or less if none can.
 func (e *Engine) inFlight(ownerID string) time.Duration {
 	e.mu.Lock()
-	unheard := e.memories[ownerID].unheard
+	unknown := e.memories[ownerID].unknown
 	e.mu.Unlock()
-	wait := e.fence.FormerLeader()
-	if !unheard.IsZero() {
-		wait = max(wait, fence.Reach-e.clock.Since(unheard))
-	}
-	if wait > 0 {
-		e.update(ownerID, func(n *memory) { n.missing = time.Time{} })
+	wait := e.formerLeader()
+	if !unknown.IsZero() {
+		wait = max(wait, fence.Reach-e.clock.Since(unknown))
 	}
 	return wait
 }

@@ -48,8 +48,8 @@ func TestKubeadmClouds(t *testing.T) {
 	m.startUpstream(t, controlPlaneManager, "capi-kubeadm-control-plane-system", "capi-kubeadm-control-plane-manager",
 		"MachinePool=false,ClusterTopology=true")
 	m.startProviders(t)
-	var lives sync.WaitGroup         // several at once, as in TestKubeadm
-	places := make(chan struct{}, 4) // all seven at once would wait for processors, not for each other
+	var lives sync.WaitGroup
+	running := make(chan struct{}, 4) // seven control planes of three at once starve on two processors
 	short := func(flavor string, cloud func(*testing.T) kubeadmCloud) life {
 		return life{flavor, func(t *testing.T, m *management, ctl clusterctl) {
 			t.Helper()
@@ -68,9 +68,9 @@ func TestKubeadmClouds(t *testing.T) {
 		short("gcp", func(*testing.T) kubeadmCloud { return gcp }),
 		short("hetzner", func(*testing.T) kubeadmCloud { return hetzner }),
 	} {
-		places <- struct{}{}
+		running <- struct{}{}
 		lives.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-running }()
 			t.Run(l.flavor, func(t *testing.T) { l.live(t, m, ctl) })
 		})
 	}

@@ -321,7 +321,7 @@ func (w *World) plentiful() {
 	for _, zone := range zones() {
 		w.Cloud.SetCapacity(zone, "small", -1)
 	}
-	if w.plan.Fallbacks && !w.plan.Zones && len(w.plan.Workers) == 0 && !w.anyLoose() {
+	if w.plan.Fallbacks && !w.plan.Zones && len(w.plan.Workers) == 0 && !w.anyWithoutSet() {
 		w.Cloud.SetCapacity(zones()[0], "small", 0) // for good: the other classes have room
 	}
 }

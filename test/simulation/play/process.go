@@ -188,7 +188,7 @@ func controllersOf(doors []controllers.Door) []string {
 	return names
 }
 
-// options are the flags of the manager, as they are by default.
+// options are the flags of the manager: the defaults, but for what the plan sets.
 func (w *World) options() controllers.Options {
 	growth := 50
 	if w.plan.PauseFailing {

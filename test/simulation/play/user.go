@@ -128,9 +128,9 @@ func (w *World) resumeSoon() {
 	}
 }
 
-// anyLoose reports whether a Machine belongs to no pool, and so has no other class: it asks
-// again and again for one that is exhausted, and never rests.
-func (w *World) anyLoose() bool {
+// anyWithoutSet reports whether a Machine belongs to no MachineSet. It has no other class to fall back
+// to, so that it asks for an exhausted one for ever.
+func (w *World) anyWithoutSet() bool {
 	return slices.ContainsFunc(w.Control.KindOf(&machinev1.Machine{}).All(), func(o client.Object) bool {
 		return metav1.GetControllerOf(o) == nil
 	})
