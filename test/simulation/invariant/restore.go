@@ -191,8 +191,8 @@ func (c *Checker) Restored(s *apiserver.Server, restore func()) (lost []*machine
 		}
 	}
 	for id, r := range c.resources {
-		if r.VM != nil && c.unrequested(r) {
-			c.unasked[id] = true // its MCMMachine is from before the request
+		if c.unrequested(r) {
+			c.unasked[id] = true // with the other parts of its VM: the MCMMachine is from before the request
 		}
 	}
 	c.noteNodes(before, after)
@@ -209,7 +209,7 @@ func (c *Checker) Restored(s *apiserver.Server, restore func()) (lost []*machine
 	return lost
 }
 
-// unrequested reports whether the MCMMachine of a VM shows no sign of having requested it.
+// unrequested reports whether the MCMMachine of a VM, or of a part of it, shows no sign of having requested it.
 func (c *Checker) unrequested(r sim.Resource) bool {
 	for _, m := range c.claimants(r) {
 		if m.Spec.ProviderID == "" && m.Annotations[machinev1.CreateAttemptAnnotation] == "" {
