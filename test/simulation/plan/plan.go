@@ -111,6 +111,7 @@ func New(seed uint64) Plan {
 	p.addFullDisk()
 	p.addReplacements()
 	p.addFallbacks()
+	p.addLateRequests()
 	p.addFailingRollouts()
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p

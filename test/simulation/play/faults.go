@@ -32,6 +32,7 @@ type weather struct {
 	slow     time.Time            // requests and answers take seconds
 
 	unjoinable time.Time // VMs that are created do not join
+	astray     time.Time // until then, the next request to create a VM arrives late
 }
 
 func newWeather() weather {
@@ -69,18 +70,6 @@ func (s *weather) request(w *World, server *model.Server, c mirror.Call) (troubl
 	}
 	if s.storm[server].After(w.now) && w.chance(s.odds) {
 		return fault(c.Kind, c.Key.Name, int(w.rng.Uint32()>>1))
-	}
-	return fine, nil
-}
-
-// cloud is what becomes of a request to the cloud, besides what the cloud itself
-// does wrong.
-func (s *weather) cloud(w *World, _ bool) (trouble, error) {
-	if s.dark.After(w.now) {
-		return refused, errRefused
-	}
-	if s.rain.After(w.now) && w.chance(s.rainOdds) {
-		return [...]trouble{refused, lostRequest, lostAnswer}[w.rng.IntN(3)], errReset
 	}
 	return fine, nil
 }

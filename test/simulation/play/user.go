@@ -28,6 +28,7 @@ func incidentFaults() map[string]func(*World, Event) {
 		"restore":          (*World).restore,
 		"disk full":        func(w *World, e Event) { w.weather.full[w.pickServer(e)] = w.now.Add(e.For) },
 		"no joins":         func(w *World, e Event) { w.weather.unjoinable = w.now.Add(e.For) },
+		"late request":     func(w *World, e Event) { w.weather.astray = w.now.Add(e.For) },
 		"resume rollouts":  func(w *World, _ Event) { w.resumeRollouts() },
 	}
 }

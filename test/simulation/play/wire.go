@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,10 +26,11 @@ var (
 type trouble uint8
 
 const (
-	fine        trouble = iota
-	refused             // an error, nothing has happened
-	lostRequest         // no answer; it may still arrive
-	lostAnswer          // no answer, although it has happened
+	fine           trouble = iota
+	refused                // an error, nothing has happened
+	lostRequest            // no answer; it may still arrive
+	lostAnswer             // no answer, although it has happened
+	delayedRequest         // no answer; it arrives soon
 )
 
 // wireTo carries requests to an API server.
@@ -86,6 +88,11 @@ func (w *World) exchange(t *task, writes bool, how trouble, failure error, do fu
 		w.trace("%s: request lost", t)
 		t.process.fence.Unanswered()
 		late()
+		return failure
+	case delayedRequest:
+		w.trace("%s: request delayed", t)
+		t.process.fence.Unanswered()
+		w.after(w.between(time.Second, 55*time.Second), func() { _ = do(true) })
 		return failure
 	case lostAnswer:
 		_ = do(false)
@@ -191,7 +198,7 @@ func (c cloudWire) RoundTrip(r *http.Request) (*http.Response, error) {
 		sent.Body = body
 	}
 	writes := r.Method != http.MethodGet
-	how, failure := w.weather.cloud(w, writes)
+	how, failure := w.weather.cloud(w, r)
 	err := w.exchange(t, writes, how, failure, func(late bool) error {
 		return w.act(t, late, func() (err error) {
 			answer, err = c.inner.RoundTrip(sent) //nolint:bodyclose // the caller does
@@ -206,6 +213,40 @@ func (c cloudWire) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return answer, nil
+}
+
+// cloud is what becomes of a request to the cloud, besides what the cloud itself
+// does wrong.
+func (s *weather) cloud(w *World, r *http.Request) (trouble, error) {
+	if s.astray.After(w.now) && createsVM(r) {
+		s.astray = time.Time{}
+		w.noRoomFor(w.between(0, 15*time.Second))
+		return delayedRequest, errReset
+	}
+	if s.dark.After(w.now) {
+		return refused, errRefused
+	}
+	if s.rain.After(w.now) && w.chance(s.rainOdds) {
+		return [...]trouble{refused, lostRequest, lostAnswer}[w.rng.IntN(3)], errReset
+	}
+	return fine, nil
+}
+
+func createsVM(r *http.Request) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/vms")
+}
+
+// noRoomFor leaves no zone any capacity for a while. What asks once more for a VM meanwhile
+// is refused, and may fall back to another class.
+func (w *World) noRoomFor(d time.Duration) {
+	for _, zone := range zones() {
+		w.Cloud.SetCapacity(zone, "small", 0)
+		w.after(d, func() {
+			if !w.healing {
+				w.Cloud.SetCapacity(zone, "small", -1)
+			}
+		})
+	}
 }
 
 func status(r *http.Response, err error) string {
