@@ -165,10 +165,10 @@ func (r *Rig) addImage(ctx context.Context, file string, properties object) (str
 	return image.ID, r.admin.do(ctx, http.MethodPut, "glance/images/"+image.ID+"/file", content, nil)
 }
 
-// AddFlavor makes a flavor of one processor.
-func (r *Rig) AddFlavor(ctx context.Context, name string, mebibytes int) (err error) {
+// AddFlavor makes a flavor of guests.
+func (r *Rig) AddFlavor(ctx context.Context, name string, processors, mebibytes int) (err error) {
 	const disk = 4 // GiB, as the image has
 	r.Flavors[name], err = r.admin.create(ctx, "nova", "/flavors", "flavor",
-		object{"name": name, "vcpus": 1, "ram": mebibytes, "disk": disk})
+		object{"name": name, "vcpus": processors, "ram": mebibytes, "disk": disk})
 	return err
 }

@@ -12,9 +12,20 @@ import (
 
 // Listen listens on an address in the network of the guests.
 func (r *Rig) Listen(ctx context.Context, address string) (net.Listener, error) {
+	return inNetwork(r, func() (net.Listener, error) { return new(net.ListenConfig).Listen(ctx, "tcp", address) })
+}
+
+// Dial connects from within the network of the guests. The host of the address is an IP: a name
+// would be looked up by another thread.
+func (r *Rig) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return inNetwork(r, func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", address) })
+}
+
+// inNetwork makes a socket in the network of the guests, where it stays.
+func inNetwork[T any](r *Rig, open func() (T, error)) (T, error) {
 	type result struct {
-		listener net.Listener
-		err      error
+		socket T
+		err    error
 	}
 	done := make(chan result)
 	go func() {
@@ -25,11 +36,11 @@ func (r *Rig) Listen(ctx context.Context, address string) (net.Listener, error) 
 			done <- result{err: err}
 			return
 		}
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-		done <- result{l, err}
+		socket, err := open()
+		done <- result{socket, err}
 	}()
 	d := <-done
-	return d.listener, d.err
+	return d.socket, d.err
 }
 
 // enterNetwork moves the calling thread.

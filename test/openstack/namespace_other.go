@@ -12,3 +12,8 @@ import (
 func (r *Rig) Listen(context.Context, string) (net.Listener, error) {
 	return nil, errors.New("guests have a network on Linux only")
 }
+
+// Dial fails, too.
+func (r *Rig) Dial(context.Context, string) (net.Conn, error) {
+	return nil, errors.New("guests have a network on Linux only")
+}

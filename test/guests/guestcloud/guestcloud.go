@@ -33,6 +33,12 @@ const (
 	LargeMebibytes = 1024
 )
 
+// ControlPlane is a flavor with the two processors and the memory that kubeadm init wants.
+const (
+	ControlPlane          = "guest.control-plane"
+	controlPlaneMebibytes = 2048
+)
+
 // Cloud is an OpenStack with a real hypervisor, and a project in it whose servers reach an API
 // server.
 type Cloud struct {
@@ -56,32 +62,39 @@ func Require(t *testing.T) (image string) {
 // reach the API server of a URL at ServiceIP.
 func ForTest(t *testing.T, image, apiServer string) *Cloud {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	c := start(t, image)
+	must(t, c.Project.Gateway(t.Context(), ServiceIP+"/32"))
+	server, err := url.Parse(apiServer)
+	must(t, err)
+	c.listen(t, ServiceIP+":443", func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", server.Host)
+	})
+	return c
+}
+
+// start starts a cloud whose guests reach nothing yet.
+func start(t *testing.T, image string) *Cloud {
+	t.Helper()
 	rig, err := openstack.Start(t.Context(), openstack.Options{Hypervisor: true, KVM: accelerated(t)})
-	must(err)
+	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(rig.Logs())
 		}
 		rig.Stop()
 	})
-	must(rig.AddGuest(t.Context(), image))
-	must(rig.AddFlavor(t.Context(), Small, SmallMebibytes))
-	must(rig.AddFlavor(t.Context(), Large, LargeMebibytes))
-	c := &Cloud{rig, rig.NewProject(t)}
-	must(c.Project.Gateway(t.Context(), ServiceIP+"/32"))
-	listener, err := rig.Listen(t.Context(), ServiceIP+":443")
-	must(err)
-	t.Cleanup(func() { _ = listener.Close() })
-	server, err := url.Parse(apiServer)
-	must(err)
-	go forward(t.Context(), listener, server.Host)
-	return c
+	must(t, rig.AddGuest(t.Context(), image))
+	must(t, rig.AddFlavor(t.Context(), Small, 1, SmallMebibytes))
+	must(t, rig.AddFlavor(t.Context(), Large, 1, LargeMebibytes))
+	must(t, rig.AddFlavor(t.Context(), ControlPlane, 2, controlPlaneMebibytes))
+	return &Cloud{rig, rig.NewProject(t)}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // accelerated reports whether the processor is to run the guests. /dev/kvm is no proof
@@ -98,29 +111,41 @@ func accelerated(t *testing.T) bool {
 	return true
 }
 
-// forward carries connections to an address, until the listener is closed.
-func forward(ctx context.Context, listener net.Listener, to string) {
-	for {
-		from, err := listener.Accept()
-		if err != nil {
-			return
+// listen carries the connections to an address in the network of the guests to what dial
+// returns, until the test ends.
+func (c *Cloud) listen(t *testing.T, address string, dial func(context.Context) (net.Conn, error)) {
+	t.Helper()
+	listener, err := c.Listen(t.Context(), address)
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go carry(t.Context(), from, dial)
 		}
-		go carry(ctx, from, to)
-	}
+	}()
 }
 
 // carry carries one connection, until one of its ends closes it.
-func carry(ctx context.Context, from net.Conn, to string) {
-	server, err := new(net.Dialer).DialContext(ctx, "tcp", to)
+func carry(ctx context.Context, from net.Conn, dial func(context.Context) (net.Conn, error)) {
+	to, err := dial(ctx)
 	if err != nil {
-		_ = from.Close() // the guest tries again
+		_ = from.Close() // who called tries again
 		return
 	}
-	end := func() { _, _ = from.Close(), server.Close() } // both ends learn that it is over
+	join(from, to)
+}
+
+// join carries what two connections say to each other, until one of the ends closes it.
+func join(a, b net.Conn) {
+	end := func() { _, _ = a.Close(), b.Close() } // both ends learn that it is over
 	go func() {
 		defer end()
-		_, _ = io.Copy(server, from)
+		_, _ = io.Copy(b, a)
 	}()
 	defer end()
-	_, _ = io.Copy(from, server)
+	_, _ = io.Copy(a, b)
 }
