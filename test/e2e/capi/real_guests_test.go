@@ -151,7 +151,7 @@ func (g *guestCluster) caHash(t *testing.T) string {
 }
 
 // playCloudController writes onto Nodes what OpenStack's cloud controller manager does: the
-// providerID, and that the node is initialized.
+// addresses, the providerID, and that the node is initialized.
 func (g *guestCluster) playCloudController(ctx context.Context) {
 	_ = stack.Until(ctx, 24*time.Hour, func(ctx context.Context) error {
 		var nodes corev1.NodeList
@@ -172,6 +172,9 @@ func (g *guestCluster) initialize(ctx context.Context, node *corev1.Node) error 
 	if err != nil {
 		return err
 	}
+	if err := g.address(ctx, node, server); err != nil {
+		return err
+	}
 	before := node.DeepCopy()
 	node.Spec.ProviderID = "openstack:///" + server.ID
 	var taints []corev1.Taint
@@ -182,6 +185,26 @@ func (g *guestCluster) initialize(ctx context.Context, node *corev1.Node) error 
 	}
 	node.Spec.Taints = taints
 	return g.nodes.Patch(ctx, node, client.MergeFrom(before))
+}
+
+// address writes the addresses of a server onto its Node. The API server finds kubelets by them.
+func (g *guestCluster) address(ctx context.Context, node *corev1.Node, server openstack.Server) error {
+	ports, err := g.cloud.Project.LivePorts(ctx)
+	if err != nil {
+		return err
+	}
+	before := node.DeepCopy()
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: server.Name}}
+	for _, port := range ports {
+		if port.Device != server.ID {
+			continue
+		}
+		for _, ip := range port.IPs {
+			node.Status.Addresses = append(node.Status.Addresses,
+				corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip.IP})
+		}
+	}
+	return g.nodes.Status().Patch(ctx, node, client.MergeFrom(before))
 }
 
 // server returns the one server of a name.
