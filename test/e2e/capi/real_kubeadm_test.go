@@ -104,16 +104,17 @@ func (k *kubeadmGuests) apply(t *testing.T) {
 // neither DHCP nor a metadata service, no DNS for CoreDNS to ask, no registry, and little time.
 func (k *kubeadmGuests) adjust(t *testing.T, all rendered) {
 	t.Helper()
-	const first = "spec.kubeadmConfigSpec.initConfiguration."
+	const spec = "spec.kubeadmConfigSpec."
 	for _, change := range []struct {
 		kind, path string
 		value      any
 	}{
 		{"MCMCluster", "spec.failureDomains", []any{map[string]any{"name": openstack.ZoneReal, "controlPlane": true}}},
 		{"MachineClass", "providerSpec.spec.useConfigDrive", true},
-		{"KubeadmControlPlane", first + "skipPhases", []any{"addon/coredns"}},
-		{"KubeadmControlPlane", first + "nodeRegistration.imagePullPolicy", "Never"},
-		{"KubeadmControlPlane", first + "timeouts", patience()},
+		{"KubeadmControlPlane", spec + "initConfiguration.skipPhases", []any{"addon/coredns"}},
+		{"KubeadmControlPlane", spec + "initConfiguration.nodeRegistration.imagePullPolicy", "Never"},
+		{"KubeadmControlPlane", spec + "initConfiguration.timeouts", patience()},
+		{"KubeadmControlPlane", spec + "joinConfiguration.timeouts", patience()}, // they have to be equal
 		{"KubeadmConfigTemplate", "spec.template.spec.joinConfiguration.timeouts", patience()},
 	} {
 		for _, o := range all.pick(change.kind) {
