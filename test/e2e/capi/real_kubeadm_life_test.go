@@ -79,6 +79,9 @@ func (k *kubeadmGuests) connect(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	// Whoever waits asks 20 times a second, which an API server on an emulated processor does not
+	// survive: it has a minute for its first steps.
+	config.QPS, config.Burst = 0.5, 3
 	k.nodes, err = client.New(config, client.Options{Scheme: k.m.cl.Scheme()})
 	return err
 }
