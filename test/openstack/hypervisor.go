@@ -3,6 +3,7 @@ package openstack
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -82,6 +83,16 @@ func (r *Rig) Console(server string) string {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// Listen listens on an address in the network of the guests.
+func (r *Rig) Listen(ctx context.Context, address string) (net.Listener, error) {
+	return process.ListenIn(ctx, r.guests.PID(), address)
+}
+
+// Dial connects from within the network of the guests. The host of the address is an IP.
+func (r *Rig) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return process.DialIn(ctx, r.guests.PID(), address)
 }
 
 // inNetwork is the beginning of commands that run in the network of the guests.
