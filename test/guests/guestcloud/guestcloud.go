@@ -52,7 +52,14 @@ func Require(t *testing.T) (image string) {
 	t.Helper()
 	cluster.Require(t)
 	openstack.RequireHypervisor(t)
-	if image = os.Getenv(imageVariable); image == "" {
+	return Image(t)
+}
+
+// Image returns the folder with the image of guests, or ends the test as a skip.
+func Image(t testing.TB) string {
+	t.Helper()
+	image := os.Getenv(imageVariable)
+	if image == "" {
 		t.Skipf("no image of guests: make guests builds it and sets %s", imageVariable)
 	}
 	return image
@@ -64,18 +71,14 @@ func ForTest(t *testing.T, image, apiServer string) *Cloud {
 	t.Helper()
 	c := start(t, image)
 	must(t, c.Project.Gateway(t.Context(), ServiceIP+"/32"))
-	server, err := url.Parse(apiServer)
-	must(t, err)
-	c.listen(t, ServiceIP+":443", func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Host)
-	})
+	c.listen(t, ServiceIP+":443", To(t, apiServer))
 	return c
 }
 
 // start starts a cloud whose guests reach nothing yet.
 func start(t *testing.T, image string) *Cloud {
 	t.Helper()
-	rig, err := openstack.Start(t.Context(), openstack.Options{Hypervisor: true, KVM: accelerated(t)})
+	rig, err := openstack.Start(t.Context(), openstack.Options{Hypervisor: true, KVM: Accelerated(t)})
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -97,9 +100,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// accelerated reports whether the processor is to run the guests. /dev/kvm is no proof
+// Accelerated reports whether the processor is to run the guests. /dev/kvm is no proof
 // of that: there are hosts whose kernel emulates what the processor lacks, in vain.
-func accelerated(t *testing.T) bool {
+func Accelerated(t testing.TB) bool {
 	t.Helper()
 	if os.Getenv("ACCEL") != "kvm" {
 		return false
@@ -118,15 +121,30 @@ func (c *Cloud) listen(t *testing.T, address string, dial func(context.Context) 
 	listener, err := c.Listen(t.Context(), address)
 	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go carry(t.Context(), from, dial)
+	go Forward(t.Context(), listener, dial)
+}
+
+// Forward carries connections to what dial returns, until the listener is closed.
+func Forward(ctx context.Context, listener net.Listener, dial func(context.Context) (net.Conn, error)) {
+	for {
+		from, err := listener.Accept()
+		if err != nil {
+			return
 		}
-	}()
+		go carry(ctx, from, dial)
+	}
+}
+
+// To dials the host of a URL.
+func To(t testing.TB, to string) func(context.Context) (net.Conn, error) {
+	t.Helper()
+	server, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", server.Host)
+	}
 }
 
 // carry carries one connection, until one of its ends closes it.
