@@ -4,7 +4,7 @@ package userdata
 const (
 	archAMD64, archARM64 = "amd64", "arm64"
 
-	nameFromHostname, nameFromMachine = "hostname", "machine"
+	nameFromHostname, nameFromMachine, nameFromFullHostname = "hostname", "machine", "fullHostname"
 	ipv4, ipv6, dual                  = "ipv4", "ipv6", "dual"
 	external, none                    = "external", "none"
 	baseDefault                       = "default"

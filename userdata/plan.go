@@ -18,6 +18,9 @@ var setupScript string
 //go:embed scripts/commands.sh
 var commandsScript string
 
+//go:embed scripts/name.sh
+var nameScript string
+
 //go:embed scripts/after.sh
 var afterScript string
 
@@ -129,11 +132,17 @@ func (s *Spec) scriptFiles() []content.File {
 		text("/opt/mcm/commands.sh", 0o755, commandsScript),
 		text("/opt/mcm/after.sh", 0o755, afterScript),
 	}
+	if s.Node.NameFrom == nameFromFullHostname {
+		files = append(files, text(namePath, 0o755, nameScript))
+	}
 	for _, command := range s.Commands {
 		files = append(files, text("/opt/mcm/commands/"+command.Name, 0o700, command.Script))
 	}
 	return files
 }
+
+// namePath is the script that finds the machine's full name.
+const namePath = "/opt/mcm/name.sh"
 
 // confFiles are what the scripts read.
 func (s *Spec) confFiles() []content.File {

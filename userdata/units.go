@@ -91,13 +91,19 @@ CPUAccounting=yes
 MemoryAccounting=yes
 `
 
+// named finds the name before each start of the kubelet, which reads it from the file.
+const named = `[Service]
+EnvironmentFile=-/run/mcm/name.env
+ExecStartPre=/bin/bash ` + namePath + `
+`
+
 // units are the generator's own, with the drop-ins of the spec, then those of the spec.
 func (s *Spec) units() []content.Unit {
 	bin := s.programDirectory()
 	list := []content.Unit{
 		{Name: setupUnit, Content: setup, Enable: true},
 		{Name: containerdUnit, Content: fmt.Sprintf(containerd, bin)},
-		{Name: kubeletUnit, Content: fmt.Sprintf(kubelet, bin, strings.Join(s.kubeletFlags(), " \\\n  "))},
+		s.kubeletUnit(),
 		{Name: afterUnit, Content: after},
 	}
 	for _, name := range s.masked() {
@@ -116,6 +122,15 @@ func (s *Spec) units() []content.Unit {
 		}
 	}
 	return list
+}
+
+func (s *Spec) kubeletUnit() content.Unit {
+	flags := strings.Join(s.kubeletFlags(), " \\\n  ")
+	u := content.Unit{Name: kubeletUnit, Content: fmt.Sprintf(kubelet, s.programDirectory(), flags)}
+	if s.Node.NameFrom == nameFromFullHostname {
+		u.DropIns = []content.File{{Path: "10-mcm-name.conf", Content: []byte(named), Mode: 0o644}}
+	}
+	return u
 }
 
 // masked are units of the image that would get in the way.
@@ -163,8 +178,11 @@ func (s *Spec) kubeletFlags() []string {
 	if s.Node.CloudProvider == external {
 		flags = append(flags, "--cloud-provider=external")
 	}
-	if s.Node.NameFrom == nameFromMachine {
+	switch s.Node.NameFrom {
+	case nameFromMachine:
 		flags = append(flags, "--hostname-override="+machinePlaceholder)
+	case nameFromFullHostname:
+		flags = append(flags, "--hostname-override=${MCM_NODE_NAME}")
 	}
 	if s.Node.IPFamily == ipv6 {
 		flags = append(flags, "--node-ip=::")

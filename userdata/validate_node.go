@@ -14,7 +14,7 @@ import (
 )
 
 func (p *problems) checkNode(n *Node) {
-	p.oneOf("spec.node.nameFrom", n.NameFrom, nameFromHostname, nameFromMachine)
+	p.oneOf("spec.node.nameFrom", n.NameFrom, nameFromHostname, nameFromMachine, nameFromFullHostname)
 	p.oneOf("spec.node.ipFamily", n.IPFamily, ipv4, ipv6, dual)
 	p.oneOf("spec.node.cloudProvider", n.CloudProvider, external, none)
 	for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
