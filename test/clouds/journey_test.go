@@ -32,9 +32,21 @@ const (
 // each cloud, and machines of Cluster API, all at once.
 func TestClouds(t *testing.T) {
 	t.Parallel()
+	s, _ := start(t)
+	var all sync.WaitGroup
+	for _, name := range slices.Sorted(maps.Keys(backends())) {
+		// Not t.Parallel, which would wait for as many cores.
+		all.Go(func() { t.Run(name, func(t *testing.T) { travel(t, s, name, backends()[name](t)) }) })
+	}
+	all.Wait()
+}
+
+// start starts a manager that reaches all clouds, and more of Kubernetes' controllers.
+func start(t *testing.T, controllers ...string) (*stack.Stack, *stack.Manager) {
+	t.Helper()
 	cluster.Require(t)
 	s, err := stack.Start(t.Context(), stack.Options{
-		Binaries: binaries, Controllers: cluster.Controllers(), ClusterAPI: true,
+		Binaries: binaries, Controllers: cluster.Controllers(controllers...), ClusterAPI: true,
 		Cloud: []string{"--delete-nodes=false"},
 	})
 	if err != nil {
@@ -48,15 +60,11 @@ func TestClouds(t *testing.T) {
 			t.Log(err)
 		}
 	})
-	if _, err := s.StartManager("--machine-safety-orphan-vms-period=10s"); err != nil {
+	m, err := s.StartManager("--machine-safety-orphan-vms-period=10s")
+	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	for _, name := range slices.Sorted(maps.Keys(backends())) {
-		// Not t.Parallel, which would wait for as many cores.
-		all.Go(func() { t.Run(name, func(t *testing.T) { travel(t, s, name, backends()[name](t)) }) })
-	}
-	all.Wait()
+	return s, m
 }
 
 // journey is a MachineDeployment in one cloud.
@@ -66,12 +74,20 @@ type journey struct {
 	provider, name string
 	cloud          backend
 	kubelets       *kubelets
+	boots          map[string][]byte // entries of the classes' Secrets
+}
+
+func newJourney(t *testing.T, s *stack.Stack, provider string, b backend) *journey {
+	t.Helper()
+	j := &journey{T: t, Stack: s, provider: provider, name: strings.ToLower(provider), cloud: b}
+	j.boots = map[string][]byte{machinev1.UserDataKey: s.UserData()}
+	j.kubelets = &kubelets{cloud: b, admin: s.Client, nodes: map[string]string{}}
+	return j
 }
 
 func travel(t *testing.T, s *stack.Stack, provider string, b backend) {
 	t.Helper()
-	j := &journey{T: t, Stack: s, provider: provider, name: strings.ToLower(provider), cloud: b}
-	j.kubelets = &kubelets{cloud: b, admin: s.Client, nodes: map[string]string{}}
+	j := newJourney(t, s, provider, b)
 	ctx, stop := context.WithCancel(t.Context())
 	var playing sync.WaitGroup
 	playing.Go(func() { j.kubelets.run(ctx) })
@@ -149,7 +165,7 @@ func (j *journey) makeClass(generation int) {
 	j.must(err)
 	meta := metav1.ObjectMeta{Name: j.className(generation), Namespace: stack.Namespace}
 	secret := &corev1.Secret{ObjectMeta: meta, Data: j.cloud.Credentials()}
-	secret.Data[machinev1.UserDataKey] = j.UserData()
+	maps.Copy(secret.Data, j.boots)
 	c := &machinev1.MachineClass{
 		ObjectMeta: meta, Provider: j.provider,
 		SecretRef: &corev1.SecretReference{Name: meta.Name, Namespace: meta.Namespace},

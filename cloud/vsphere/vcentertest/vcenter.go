@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -224,6 +225,9 @@ type Guest struct {
 	UserData []byte // what it boots with, decoded
 	Metadata []byte // of cloud-init's data source, decoded
 	Pool     string // the name of its resource pool
+
+	// Guestinfo is what it reads from its extra configuration, as it is, by keys that begin so.
+	Guestinfo map[string]string
 }
 
 // Guests returns the VMs in Folder.
@@ -244,10 +248,13 @@ func (v *VCenter) Guests(ctx context.Context) ([]Guest, error) {
 		}
 		g := Guest{
 			ID: vm.Config.Uuid, Name: vm.Name, On: vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn,
-			CPUs: vm.Config.Hardware.NumCPU,
+			CPUs: vm.Config.Hardware.NumCPU, Guestinfo: map[string]string{},
 		}
 		for _, o := range vm.Config.ExtraConfig {
 			entry := o.GetOptionValue()
+			if strings.HasPrefix(entry.Key, "guestinfo.") {
+				g.Guestinfo[entry.Key] = fmt.Sprint(entry.Value)
+			}
 			switch entry.Key {
 			case "guestinfo.userdata":
 				g.UserData, _ = base64.StdEncoding.DecodeString(fmt.Sprint(entry.Value))
