@@ -24,7 +24,11 @@ const (
 	NodeName      Cause = "NodeName"     // the kubelet has credentials of a node of another name
 	Swap          Cause = "Swap"
 	Cgroup        Cause = "Cgroup"
-	Disk          Cause = "Disk" // full, missing or broken
+	Module        Cause = "Module"  // the kernel lacks one
+	Runtime       Cause = "Runtime" // the container runtime does not serve the kubelet
+	Architecture  Cause = "Architecture"
+	Disk          Cause = "Disk"  // full, missing or broken
+	Panic         Cause = "Panic" // of the kernel
 )
 
 // row is how a cause is recognised.
@@ -38,8 +42,12 @@ type row struct {
 // joined is what a kubelet writes when its Node exists.
 var joined = regexp.MustCompile(`Successfully registered node|^Registered node `)
 
-// metadataService matches calls to the metadata service, at its address of any cloud.
-const metadataService = `169\.254\.169\.254|fd00:ec2::254|100\.100\.100\.200`
+// metadataService matches calls to the metadata service, at its address of any cloud. Where a subnet
+// has no IPv6, its IPv6 address is unreachable, whatever the network is like.
+const (
+	ipv4Service     = `(169\.254\.169\.254|100\.100\.100\.200)`
+	metadataService = ipv4Service + `|fd00:ec2::254`
+)
 
 // rows are all causes, those of later steps after those of earlier ones. What stops a kubelet before
 // it makes a call comes last: whatever failed before it has ended.
@@ -54,13 +62,15 @@ var rows = []row{
 		cause: Network, summary: "no network",
 		remedy: "check the subnet and its DHCP, the interface's security groups and, without DHCP, the static addresses",
 		shows: pattern(`No DHCPOFFERS received`, `No working leases in persistent database`, `Route info failed`,
-			`(`+metadataService+`).*Network is unreachable`),
+			ipv4Service+`.*Network is unreachable`),
+		butNot: pattern(`fd00:ec2::254.*Network is unreachable`),
 	},
 	{
 		cause: Metadata, summary: "metadata service unreachable",
 		remedy: "check the route to 169.254.169.254 from the subnet, the metadata options of the class and the hop limit",
 		shows: pattern(`(Calling|open|request to) .*(`+metadataService+`).*(failed|error|raising)`,
-			`Giving up on md from`, `No instance datasource found`),
+			`Giving up on md from`, `No instance datasource found`, `IMDS's HTTP endpoint is probably disabled`,
+			`Timed out, no response from urls: \[.*(`+metadataService+`)`),
 		butNot: pattern(`Network is unreachable`),
 	},
 	{
@@ -81,7 +91,7 @@ var rows = []row{
 		remedy: "check the API server's address in the boot data, the route to it, security groups and its load balancer",
 		shows: pattern(`dial tcp [^ ]+: (connect: |i/o timeout)`, `:6443/.*(i/o timeout|Client\.Timeout exceeded)`,
 			`couldn't validate the identity of the API Server: .*(timeout|refused|no route)`),
-		butNot: pattern(`lookup `, `pull`, metadataService),
+		butNot: pattern(`lookup `, `pull`, `/v2/[^ ]*/manifests/`, metadataService), // of a registry
 	},
 	{
 		cause: DNS, summary: "a name cannot be resolved",
@@ -127,10 +137,35 @@ var rows = []row{
 			`configured to not run on a host using cgroup v1`, `Cgroup subsystem not mounted`),
 	},
 	{
+		cause: Module, summary: "a module of the kernel is missing",
+		remedy: "install the modules of the kernel that runs, as a package of the distribution has them, or use " +
+			"another image",
+		shows: pattern(`modprobe: FATAL: Module [^ ]+ not found`),
+	},
+	{
+		cause: Runtime, summary: "container runtime does not serve the kubelet",
+		remedy: "look at the runtime's first failure, above: a plugin that its configuration disables, as " +
+			"Docker's package does with CRI, or a version that is too old",
+		shows: pattern(`unknown service runtime\.v1\.`, `validate CRI v1 runtime API`),
+	},
+	{
+		cause: Architecture, summary: "program of another architecture",
+		remedy: "let the image, the programs that the boot data downloads, and the instance type have one architecture",
+		shows:  pattern(`[Ee]xec format error`),
+	},
+	{
 		cause: Disk, summary: "disk full, missing or broken",
 		remedy: "check the size of the root disk and that the volumes that the image mounts exist",
 		shows: pattern(`[Nn]o space left on device`, `Timed out waiting for device /dev/(disk|sd|vd|xvd|nvme|mapper)`,
-			`Dependency failed for Local File Systems`, `You are in emergency mode`, `Unable to mount root fs`),
+			`Dependency failed for Local File Systems`, `You are in emergency mode`, `Unable to mount root fs`,
+			`ALERT! +[^ ]+ does not exist`),
+	},
+	{
+		cause: Panic, summary: "kernel panic",
+		remedy: "look at the lines above the panic, and start the image on this instance type by hand: a module of the " +
+			"kernel, its version or too little memory are common",
+		shows:  pattern(`Kernel panic - not syncing`),
+		butNot: pattern(`Unable to mount root fs`),
 	},
 }
 
