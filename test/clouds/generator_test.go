@@ -78,6 +78,7 @@ func TestGeneratedNode(t *testing.T) {
 	for _, c := range nodesGenerated() {
 		t.Run(c.provider, func(t *testing.T) {
 			j := newJourney(t, s, c.provider, backends()[c.provider](t))
+			j.timeout = 40 * time.Minute // the processor is emulated
 			j.boots = map[string][]byte{machinev1.UserDataSpecKey: []byte(j.spec(image, c))}
 			j.becomesNode(image, c, manager)
 		})

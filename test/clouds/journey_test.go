@@ -75,11 +75,12 @@ type journey struct {
 	cloud          backend
 	kubelets       *kubelets
 	boots          map[string][]byte // entries of the classes' Secrets
+	timeout        time.Duration     // of each step
 }
 
 func newJourney(t *testing.T, s *stack.Stack, provider string, b backend) *journey {
 	t.Helper()
-	j := &journey{T: t, Stack: s, provider: provider, name: strings.ToLower(provider), cloud: b}
+	j := &journey{T: t, Stack: s, provider: provider, name: strings.ToLower(provider), cloud: b, timeout: timeout}
 	j.boots = map[string][]byte{machinev1.UserDataKey: s.UserData()}
 	j.kubelets = &kubelets{cloud: b, admin: s.Client, nodes: map[string]string{}}
 	return j
@@ -135,7 +136,7 @@ func (j *journey) must(err error) {
 func (j *journey) eventually(what string, check func(context.Context) error) {
 	j.Helper()
 	start := time.Now()
-	if err := stack.Until(j.Context(), timeout, check); err != nil {
+	if err := stack.Until(j.Context(), j.timeout, check); err != nil {
 		j.Fatalf("%s: %v; kubelets: %v\n%s", what, err, j.kubelets.error(), j.describe())
 	}
 	j.Logf("%s: after %s", what, time.Since(start).Round(time.Second/10))

@@ -95,6 +95,16 @@ func (k *kubeadmGuests) apply(t *testing.T) {
 		"OPENSTACK_PASSWORD": p.Password,
 	}, "--control-plane-machine-count", "1", "--worker-machine-count", "1")
 	k.adjust(t, all)
+	for _, o := range all.pick("KubeadmControlPlane") {
+		path := []string{"spec", "kubeadmConfigSpec", "files"}
+		files, _, err := unstructured.NestedSlice(o.Object, path...)
+		if err == nil {
+			err = unstructured.SetNestedSlice(o.Object, append(files, probePatches()...), path...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := k.m.Cluster.Apply(t.Context(), all...); err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +123,7 @@ func (k *kubeadmGuests) adjust(t *testing.T, all rendered) {
 		{"MachineClass", "providerSpec.spec.useConfigDrive", true},
 		{"KubeadmControlPlane", spec + "initConfiguration.skipPhases", []any{"addon/coredns"}},
 		{"KubeadmControlPlane", spec + "initConfiguration.nodeRegistration.imagePullPolicy", "Never"},
+		{"KubeadmControlPlane", spec + "initConfiguration.patches.directory", patches},
 		{"KubeadmControlPlane", spec + "initConfiguration.timeouts", patience()},
 		{"KubeadmControlPlane", spec + "joinConfiguration.timeouts", patience()}, // they have to be equal
 		{"KubeadmConfigTemplate", "spec.template.spec.joinConfiguration.timeouts", patience()},
@@ -123,6 +134,23 @@ func (k *kubeadmGuests) adjust(t *testing.T, all rendered) {
 			}
 		}
 	}
+}
+
+// patches is the folder with kubeadm's patches.
+const patches = "/etc/kubernetes/patches"
+
+// probePatches have the kubelet wait for what answers late on an emulated processor, instead of
+// starting it again, which takes longer.
+func probePatches() []any {
+	var files []any
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		files = append(files, map[string]any{
+			"path": patches + "/" + name + "+strategic.yaml",
+			"content": "spec: {containers: [{name: " + name + ", livenessProbe: {failureThreshold: 100}, " +
+				"startupProbe: {failureThreshold: 200}}]}\n",
+		})
+	}
+	return files
 }
 
 // patience are the timeouts of kubeadm for an emulated processor that others use, too.
