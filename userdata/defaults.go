@@ -5,10 +5,10 @@ const (
 	archAMD64, archARM64 = "amd64", "arm64"
 
 	nameFromHostname, nameFromMachine, nameFromFullHostname = "hostname", "machine", "fullHostname"
-	ipv4, ipv6, dual                  = "ipv4", "ipv6", "dual"
-	external, none                    = "external", "none"
-	baseDefault                       = "default"
-	swapOff, swapKeep                 = "off", "keep"
+	ipv4, ipv6, dual                                        = "ipv4", "ipv6", "dual"
+	external, none                                          = "external", "none"
+	baseDefault                                             = "default"
+	swapOff, swapKeep                                       = "off", "keep"
 
 	updatesOff, updatesSecurity, updatesAll = "off", "security", "all"
 	fipsOff, fipsRequire, fipsEnable        = "off", "require", "enable"
