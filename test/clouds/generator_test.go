@@ -48,7 +48,7 @@ type generated struct {
 	source                                     func(vm) qemu.Source
 }
 
-// nodesGenerated are a cloud whose Nodes have the machines' names and that needs nobody to write their
+// nodesGenerated are a cloud whose Nodes have the machines' names and that needs no controller to write their
 // providerIDs, and one whose Nodes have the names that its metadata service gives them.
 func nodesGenerated() []generated {
 	return []generated{

@@ -108,7 +108,7 @@ func (g *Guest) arguments(o Options) []string {
 	return append(args, "-append", commandLine+o.Kernel)
 }
 
-// serve answers at the address of metadata services, or leaves it without anybody.
+// serve answers at the address of metadata services, or leaves it unanswered.
 func (g *Guest) serve(ctx context.Context, metadata http.Handler) error {
 	l, err := process.ListenIn(ctx, g.process.PID(), metadataIP+":80")
 	if err != nil || metadata == nil {

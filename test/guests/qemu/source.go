@@ -20,7 +20,7 @@ const metadataIP = "169.254.169.254"
 // Source is how a guest gets its boot data: as a cloud presents it.
 type Source struct {
 	args     func(*Guest) []string
-	metadata http.Handler // answers at metadataIP; nil: nobody does
+	metadata http.Handler // answers at metadataIP; nil: no answer
 	noKVM    bool         // the guest must not see that QEMU runs it
 }
 
