@@ -101,7 +101,7 @@ func (g *Guest) ask(ctx context.Context, command string, arguments, answer any) 
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	until, _ := ctx.Deadline()
 	if err := c.SetDeadline(until); err != nil {
 		return err

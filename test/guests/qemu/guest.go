@@ -92,11 +92,11 @@ func Start(t testing.TB, o Options) *Guest {
 // inNetwork is a shell script that runs QEMU, with its own arguments, where the host's end of the
 // guest's network has these addresses.
 func inNetwork(addresses []string) string {
-	script := "ip link set lo up && "
+	commands := []string{"ip link set lo up"}
 	for _, address := range addresses {
-		script += "ip address add " + address + "/32 dev lo && "
+		commands = append(commands, "ip address add "+address+"/32 dev lo")
 	}
-	return script + `exec nice -n 5 setpriv --pdeathsig KILL qemu-system-x86_64 "$@"`
+	return strings.Join(commands, " && ") + ` && exec nice -n 5 setpriv --pdeathsig KILL qemu-system-x86_64 "$@"`
 }
 
 // arguments are those of QEMU.
