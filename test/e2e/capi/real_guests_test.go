@@ -56,8 +56,8 @@ func TestRealGuests(t *testing.T) {
 	g := newGuestCluster(t, m, ctl, image)
 	began := time.Now()
 	g.apply(t)
-	g.joined(t, began, "md-0", 1)
-	g.joined(t, began, "kubeadm", 1)
+	g.joined(t, began, "md-0")
+	g.joined(t, began, "kubeadm")
 	g.compare(t)
 
 	g.resize(t, "kubeadm", 0)

@@ -48,7 +48,7 @@ func TestRealControlPlane(t *testing.T) {
 	began = time.Now()
 	k.apply(t)
 	k.initialized(t, began)
-	k.joined(t, began, "md-0", 1)
+	k.joined(t, began, "md-0")
 	k.complete(t, began)
 	k.show(t)
 	k.compare(t)
