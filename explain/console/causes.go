@@ -137,16 +137,17 @@ var rows = []row{
 			`configured to not run on a host using cgroup v1`, `Cgroup subsystem not mounted`),
 	},
 	{
-		cause: Module, summary: "a module of the kernel is missing",
+		cause: Module, summary: "a module of the kernel is missing", hint: true,
 		remedy: "install the modules of the kernel that runs, as a package of the distribution has them, or use " +
 			"another image",
-		shows: pattern(`modprobe: FATAL: Module [^ ]+ not found`),
+		shows:  pattern(`modprobe: FATAL: Module [^ ]+ not found`),
+		butNot: pattern(`Module configs not found`), // kubeadm asks for it, and does without
 	},
 	{
 		cause: Runtime, summary: "container runtime does not serve the kubelet",
 		remedy: "look at the runtime's first failure, above: a plugin that its configuration disables, as " +
 			"Docker's package does with CRI, or a version that is too old",
-		shows: pattern(`unknown service runtime\.v1\.`, `validate CRI v1 runtime API`),
+		shows: pattern(`unknown service runtime\.v1\.`),
 	},
 	{
 		cause: Architecture, summary: "program of another architecture",

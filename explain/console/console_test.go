@@ -98,6 +98,16 @@ func TestEveryCauseHasASample(t *testing.T) {
 	}
 }
 
+// TestOptionalModule: a service that tries a module which the kernel lacks does not hide why a node does not join.
+func TestOptionalModule(t *testing.T) {
+	t.Parallel()
+	v := Classify("modprobe: FATAL: Module overlay not found in directory /lib/modules/6.1.0\n" +
+		"kubelet[1]: dial tcp 192.0.2.1:6443: connect: no route to host\n")
+	if v.Cause != Unreachable {
+		t.Errorf("got %q, want %q", v.Cause, Unreachable)
+	}
+}
+
 // TestTail: an unknown console shows how it ends, and no line fills a screen.
 func TestTail(t *testing.T) {
 	t.Parallel()
@@ -122,6 +132,10 @@ func TestOrdinaryWords(t *testing.T) {
 		`systemd[1]: Timed out waiting for device /dev/virtio-ports/guest_agent.`:             "It is no disk.",
 		`kubelet[1]: dial tcp 192.0.2.1:6443: connected`:                                      "It is no failure.",
 		`ima: no space`: "Only a device can be full.",
+		`cloud-init[1]: modprobe: FATAL: Module configs not found in directory /lib/modules/6.1.0`: "kubeadm does " +
+			"without it.",
+		`kubelet[1]: validate CRI v1 runtime API for endpoint "unix:///run/c.sock": connect: no such file`: "The " +
+			"runtime is still starting.",
 	} {
 		if v := Classify(line + "\n"); v.Cause != Unknown {
 			t.Errorf("%q shows %s\nbecause: %s", line, v.Cause, reason)

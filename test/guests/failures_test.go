@@ -95,8 +95,8 @@ func (p *controlPlane) noCRI() qemu.Options {
 // noModule has a kernel whose modules are not all installed.
 func (p *controlPlane) noModule() qemu.Options {
 	data := p.join("https://"+serviceIP, validToken, "rm /lib/modules/*/kernel/net/bridge/br_netfilter.ko; depmod")
-	const start = "- [systemctl, start,"
-	return boots(strings.Replace(data, start, "- [modprobe, br_netfilter]\n- ['false', systemctl, start,", 1))
+	return boots(strings.Replace(data, "- [systemctl, start, --no-block, kubelet]",
+		"- modprobe br_netfilter && systemctl start --no-block kubelet", 1))
 }
 
 func (p *controlPlane) panics() qemu.Options { return p.joins("echo c >/proc/sysrq-trigger") }

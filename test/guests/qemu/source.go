@@ -21,13 +21,13 @@ const metadataIP = "169.254.169.254"
 type Source struct {
 	args     func(*Guest) []string
 	metadata http.Handler // answers at metadataIP; nil: no answer
-	noKVM    bool         // the guest must not see that QEMU runs it
+	hideQEMU bool         // cloud-init would take the guest for another cloud's otherwise
 }
 
 // processor is the model of the processor, without the sign of a hypervisor where that would
 // lead cloud-init astray.
 func (s Source) processor(model string) string {
-	if s.noKVM {
+	if s.hideQEMU {
 		model += ",-hypervisor"
 	}
 	return model
@@ -92,7 +92,7 @@ func Hetzner(s Server) Source {
 // VMware is what a VM's extra configuration says, by its keys, which begin with "guestinfo.".
 // The image has a vmware-rpctool that finds it where QEMU puts it.
 func VMware(configuration map[string]string) Source {
-	return Source{noKVM: true, args: func(g *Guest) []string {
+	return Source{hideQEMU: true, args: func(g *Guest) []string {
 		args := []string{
 			"-smbios", "type=1,manufacturer=VMware,, Inc.,product=VMware Virtual Platform,serial=VMware-42",
 		}

@@ -232,6 +232,7 @@ func (s *weather) cloud(w *World, r *http.Request) (trouble, error) {
 	return fine, nil
 }
 
+// createsVM reports whether a request is for a new VM.
 func createsVM(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/vms")
 }
