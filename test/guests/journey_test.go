@@ -14,11 +14,9 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,29 +26,18 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
-const (
-	pool = "guests"
-
-	// ending is how long the pod takes to end after SIGTERM, and grace what it has
-	// for that.
-	ending, grace = 20 * time.Second, 5 * time.Minute
-)
+const pool = "guests"
 
 // TestGuests takes a pool of the native API from its first machine to none: it is rolled
 // to another class under a pod, loses its guest, and is scaled to zero.
 func TestGuests(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.makeClass(small, guestcloud.SmallMebibytes)
 	r.makeClass(large, guestcloud.LargeMebibytes)
-	d := stack.Deployment(pool, small, 1, "1", "0")
-	began := time.Now()
-	r.must(r.Create(t.Context(), d))
-	first := r.joins(began)
-	r.compare(first, "768Mi")
+	d, first := r.poolOfOne()
 
 	pod := r.runPod(first)
-	began = time.Now()
+	began := time.Now()
 	r.edit(d, func() { d.Spec.Template.Spec.Class.Name = large })
 	second := r.joins(began, first.Name)
 	r.compare(second, "1Gi")
@@ -60,6 +47,31 @@ func TestGuests(t *testing.T) {
 	r.scaledToNone(d, third)
 	r.nothingLeft(d)
 	r.step(r.began, "everything")
+}
+
+// TestGuest takes a pool of one from its machine to none, under a pod: what is real in
+// TestGuests, in a third of its time.
+func TestGuest(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	d, m := r.poolOfOne()
+	pod := r.runPod(m)
+	r.edit(d, func() { d.Spec.Replicas = 0 })
+	r.drained(m, pod)
+	r.nothingLeft(d)
+	r.step(r.began, "everything")
+}
+
+// poolOfOne makes a pool of one small machine, which joins.
+func (r *rig) poolOfOne() (*machinev1.MachineDeployment, *machinev1.Machine) {
+	r.Helper()
+	r.makeClass(small, guestcloud.SmallMebibytes)
+	d := stack.Deployment(pool, small, 1, "1", "0")
+	began := time.Now()
+	r.must(r.Create(r.Context(), d))
+	m := r.joins(began)
+	r.compare(m, "768Mi")
+	return d, m
 }
 
 // edit changes a MachineDeployment.
@@ -264,70 +276,6 @@ func (r *rig) requested(request *certificatesv1.CertificateSigningRequestSpec) s
 	return parsed.Subject.CommonName
 }
 
-// runPod runs a pod on the machine's node that takes its time to end, and a budget that
-// does not let it go.
-func (r *rig) runPod(m *machinev1.Machine) *corev1.Pod {
-	r.Helper()
-	began := time.Now()
-	labels := map[string]string{"app": "slow"}
-	meta := metav1.ObjectMeta{Name: "slow", Namespace: stack.Namespace, Labels: labels}
-	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
-		NodeName:                      m.Name, // there is no scheduler
-		TerminationGracePeriodSeconds: new(int64(grace / time.Second)),
-		Containers: []corev1.Container{{
-			Name: "slow", Image: "guests.local/pause:1", Args: []string{"-after=" + ending.String()},
-			ImagePullPolicy: corev1.PullNever,
-		}},
-	}}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-	}}
-	r.must(errors.Join(r.Create(r.Context(), budget), r.Create(r.Context(), pod)))
-	r.await("the pod runs", &corev1.PodList{}, func(e watch.Event) bool {
-		p, ok := e.Object.(*corev1.Pod)
-		return ok && p.Status.Phase == corev1.PodRunning && p.Status.PodIP != ""
-	}, client.InNamespace(stack.Namespace))
-	r.await("the budget counts it", &policyv1.PodDisruptionBudgetList{}, func(e watch.Event) bool {
-		b, ok := e.Object.(*policyv1.PodDisruptionBudget)
-		return ok && b.Status.CurrentHealthy == 1
-	}, client.InNamespace(stack.Namespace))
-	r.step(began, "pod runs, its budget forbids evictions")
-	return pod
-}
-
-// drained follows a machine that goes. Its drain waits for the pod's budget, then for the
-// pod, which its kubelet ends in its own time; only then the guest goes.
-func (r *rig) drained(m *machinev1.Machine, pod *corev1.Pod) {
-	r.Helper()
-	began := time.Now()
-	r.await("the drain has begun", &corev1.NodeList{}, named(m.Name, func(n *corev1.Node) bool {
-		return n.Spec.Unschedulable
-	}))
-	r.awaitRefusal(m)
-	r.step(began, "drain waits for the budget")
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
-	r.must(r.Delete(r.Context(), budget))
-
-	var told time.Time
-	r.await("the pod has ended", &corev1.PodList{}, func(e watch.Event) bool {
-		p, ok := e.Object.(*corev1.Pod)
-		if ok && told.IsZero() && p.DeletionTimestamp != nil {
-			told = time.Now()
-			r.step(began, "pod is evicted")
-		}
-		return e.Type == watch.Deleted
-	}, client.InNamespace(pod.Namespace))
-	if took := time.Since(told); told.IsZero() || took < ending || took > grace {
-		r.Errorf("the pod has gone after %s; its program takes %s to end, and may take %s", took, ending, grace)
-	}
-	if server, err := r.server(r.Context(), m.Name); err != nil || server.Status != "ACTIVE" {
-		r.Errorf("the guest does not outlive its pod: %+v, %v", server, err)
-	}
-	r.step(began, "kubelet has ended the pod, %.1f s after it was told", time.Since(told).Seconds())
-	r.awaitGone(m.Name)
-	r.step(began, "Machine has gone")
-}
-
 // replaced pulls the plug of a machine's guest, and returns the machine that comes in its
 // place.
 func (r *rig) replaced(m *machinev1.Machine) *machinev1.Machine {
@@ -358,21 +306,6 @@ func (r *rig) scaledToNone(d *machinev1.MachineDeployment, m *machinev1.Machine)
 	r.edit(d, func() { d.Spec.Replicas = 0 })
 	r.awaitGone(m.Name)
 	r.step(began, "pool is scaled to zero")
-}
-
-// awaitRefusal waits until the Machine shows that the budget forbids the eviction.
-func (r *rig) awaitRefusal(m *machinev1.Machine) {
-	r.Helper()
-	var said string
-	r.await("the eviction is refused", &machinev1.MachineList{}, func(e watch.Event) bool {
-		found, ok := e.Object.(*machinev1.Machine)
-		if !ok || found.Name != m.Name {
-			return false
-		}
-		said = found.Status.LastOperation.Description
-		return strings.Contains(said, "PodDisruptionBudget slow")
-	}, inPool()...)
-	r.Logf("the Machine meanwhile: %s", said)
 }
 
 // nothingLeft deletes the pool and proves that nothing of its machine is left.

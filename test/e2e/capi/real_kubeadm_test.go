@@ -124,6 +124,8 @@ func (k *kubeadmGuests) adjust(t *testing.T, all rendered) {
 		{"KubeadmControlPlane", spec + "initConfiguration.skipPhases", []any{"addon/coredns"}},
 		{"KubeadmControlPlane", spec + "initConfiguration.nodeRegistration.imagePullPolicy", "Never"},
 		{"KubeadmControlPlane", spec + "initConfiguration.patches.directory", patches},
+		{"KubeadmControlPlane", spec + "clusterConfiguration.controllerManager.extraArgs", withoutElection()},
+		{"KubeadmControlPlane", spec + "clusterConfiguration.scheduler.extraArgs", withoutElection()},
 		{"KubeadmControlPlane", spec + "initConfiguration.timeouts", patience()},
 		{"KubeadmControlPlane", spec + "joinConfiguration.timeouts", patience()}, // they have to be equal
 		{"KubeadmConfigTemplate", "spec.template.spec.joinConfiguration.timeouts", patience()},
@@ -139,19 +141,26 @@ func (k *kubeadmGuests) adjust(t *testing.T, all rendered) {
 // patches is the folder with kubeadm's patches.
 const patches = "/etc/kubernetes/patches"
 
-// probePatches have the kubelet wait for what answers late on an emulated processor, instead of
-// starting it again, which takes longer.
+// probePatches have the kubelet ask seldom, instead of four times a second, and wait for what
+// answers late on an emulated processor, instead of starting it again, which takes longer.
 func probePatches() []any {
+	const ready = ", readinessProbe: {periodSeconds: 30, timeoutSeconds: 60}"
 	var files []any
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+	for name, more := range map[string]string{
+		"etcd": ready, "kube-apiserver": ready, "kube-controller-manager": "", "kube-scheduler": ready,
+	} {
 		files = append(files, map[string]any{
 			"path": patches + "/" + name + "+strategic.yaml",
-			"content": "spec: {containers: [{name: " + name + ", livenessProbe: {failureThreshold: 100}, " +
-				"startupProbe: {failureThreshold: 200}}]}\n",
+			"content": "spec: {containers: [{name: " + name + more +
+				", livenessProbe: {periodSeconds: 60, failureThreshold: 100}, startupProbe: {failureThreshold: 200}}]}\n",
 		})
 	}
 	return files
 }
+
+// withoutElection has the one of its kind act without a lease. It would end, and start again,
+// whenever the API server takes ten seconds to renew that.
+func withoutElection() []any { return []any{map[string]any{"name": "leader-elect", "value": "false"}} }
 
 // patience are the timeouts of kubeadm for an emulated processor that others use, too.
 func patience() map[string]any {
