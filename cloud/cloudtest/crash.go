@@ -55,6 +55,15 @@ func (k *kit) fires(i *Injected) {
 	}
 }
 
+// sentOnce fails if the driver's client itself repeated the request that the fault hit. An answer to
+// the second would hide from the engine that the first may still be carried out.
+func (k *kit) sentOnce(fault *Injected) {
+	k.Helper()
+	if n := fault.repeats(); n > 0 {
+		k.Errorf("the client sent a request again whose answer was lost, %d times, instead of saying so", n)
+	}
+}
+
 // crashCreate is C07: for each mutating call of create, lose it or its answer,
 // go on as a new process.
 func crashCreate(k *kit) {
@@ -94,6 +103,7 @@ func (k *kit) crash(kind FaultKind, nth int) (m *machine, before []cloud.Resourc
 	fault := k.proxy.Inject(Fault{Kind: kind, Match: Mutating, Nth: nth})
 	_, err := m.attempt(a)
 	k.fires(fault)
+	k.sentOnce(fault)
 	k.Logf("after the fault: %v", err)
 	_ = a.Close()
 	return m, before
@@ -160,6 +170,7 @@ func crashDelete(k *kit) {
 				fault := k.proxy.Inject(Fault{Kind: kind, Match: Mutating, Nth: nth})
 				k.Logf("after the fault: %v", m.remove(a))
 				k.fires(fault)
+				k.sentOnce(fault)
 				_ = a.Close()
 				b := k.account()
 				m.delete(b)

@@ -1,6 +1,7 @@
 package cloudtest
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"time"
@@ -81,8 +82,9 @@ func Op(ops ...string) func(Call) bool {
 type Injected struct {
 	proxy *Proxy
 	fault Fault
-	seen  int // matching calls
-	fired int // calls that were hit
+	seen  int   // matching calls
+	fired int   // calls that were hit
+	first *Call // of them
 	late  []lateCall
 }
 
@@ -131,9 +133,21 @@ func (i *Injected) Fired() int {
 	return i.fired
 }
 
+// repeats returns how many calls since the first that was hit are equal to it.
+func (i *Injected) repeats() (n int) {
+	i.proxy.mu.Lock()
+	defer i.proxy.mu.Unlock()
+	for _, c := range i.proxy.calls[slices.Index(i.proxy.calls, i.first)+1:] {
+		if i.first != nil && c.Method == i.first.Method && c.URL == i.first.URL && bytes.Equal(c.Body, i.first.Body) {
+			n++
+		}
+	}
+	return n
+}
+
 // hits reports whether c is hit. The proxy is locked.
-func (i *Injected) hits(c Call) bool {
-	if i.fault.Match != nil && !i.fault.Match(c) {
+func (i *Injected) hits(c *Call) bool {
+	if i.fault.Match != nil && !i.fault.Match(*c) {
 		return false
 	}
 	i.seen++
@@ -143,7 +157,9 @@ func (i *Injected) hits(c Call) bool {
 	if i.fault.Times != Forever && i.fired >= max(i.fault.Times, 1) {
 		return false
 	}
-	i.fired++
+	if i.fired++; i.fired == 1 {
+		i.first = c
+	}
 	return true
 }
 

@@ -181,7 +181,7 @@ func (p *Proxy) fault(c *Call) *Injected {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, i := range p.faults {
-		if i.hits(*c) {
+		if i.hits(c) {
 			return i
 		}
 	}

@@ -363,53 +363,6 @@ func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) e
 	return nil
 }
 
-func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
-	ref := r
-	if a.bug("rebootsAnyOwner") {
-		ref.OwnerID = ""
-	}
-	found, err := a.vms(ctx, ref)
-	if err != nil {
-		return err
-	}
-	if len(found) != 1 {
-		return cloud.Errorf(cloud.NotFound, "find VM", "NotFound", "%d VMs of %s", len(found), r.Name)
-	}
-	how := "/start"
-	switch {
-	case a.bug("resetsOnly"):
-		how = "/reset"
-	case a.bug("rebuilds"):
-		how = "/rebuild"
-	}
-	return a.call(ctx, "reboot", http.MethodPost, r.Class, "/vm/"+found[0].ID+how, nil, &found[0])
-}
-
-func (a *account) Console(ctx context.Context, r cloud.Ref) (string, error) {
-	ref := r
-	if a.bug("readsAnyConsole") {
-		ref.OwnerID = ""
-	}
-	found, err := a.vms(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	if len(found) != 1 {
-		return "", cloud.Errorf(cloud.NotFound, "find VM", "NotFound", "%d VMs of %s", len(found), r.Name)
-	}
-	var text string
-	if err := a.call(ctx, "console", http.MethodGet, r.Class, "/vm/"+found[0].ID+"/console", nil, &text); err != nil {
-		return "", err
-	}
-	switch {
-	case a.bug("readsRaw"):
-		return text, nil
-	case a.bug("readsBeginning"):
-		text = text[:min(len(text), cloud.ConsoleMax)]
-	}
-	return cloud.ConsoleTail(text), nil
-}
-
 func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
 	resources := map[string]string{}
 	err := a.call(ctx, "look up type", http.MethodGet, c, "/types/"+url.PathEscape(c.InstanceType), nil, &resources)

@@ -210,6 +210,9 @@ func (a *account) call(ctx context.Context, op, method string, c cloud.Class, pa
 			break
 		}
 	}
+	if a.bug("repeatsLost") && cloud.CodeOf(err) == cloud.Unavailable {
+		err = a.send(ctx, op, method, base+path, session, in, out)
+	}
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Reason == "SessionExpired" {
 		if session, err = a.login(ctx, base, session); err == nil {
 			err = a.send(ctx, op, method, base+path, session, in, out)
