@@ -58,6 +58,9 @@ func RequireHypervisor(t testing.TB) {
 	if _, err := run(t.Context(), "", python, "-c", "import libvirt"); err != nil {
 		t.Skip("no guests here: python3-libvirt is missing; test/guests/packages lists what to install")
 	}
+	if _, err := run(t.Context(), "", "unshare", "--net", "--mount", "--pid", "--fork", "true"); err != nil {
+		t.Skipf("no guests here: they need namespaces of their own, which a container may not make: %v", err)
+	}
 }
 
 // installed reports whether the packages are there.
