@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
 // TooLargeError means that the data is longer than the cloud accepts.
@@ -32,7 +34,7 @@ func Pack(data []byte, limit int) ([]byte, error) {
 	if limit <= 0 || len(data) <= limit {
 		return data, nil
 	}
-	if !forCloudInit(data) {
+	if !cloud.OnlyCloudInit(data) {
 		return nil, &TooLargeError{Size: len(data), Limit: limit}
 	}
 	packed, err := compress(data)
@@ -43,17 +45,6 @@ func Pack(data []byte, limit int) ([]byte, error) {
 		return nil, &TooLargeError{Size: len(data), Packed: len(packed), Limit: limit}
 	}
 	return packed, nil
-}
-
-// forCloudInit reports whether data has a format that only cloud-init reads.
-// Source: cloud-init docs, "User-data formats".
-func forCloudInit(data []byte) bool {
-	for _, start := range []string{"#cloud-config", "## template: jinja", "Content-Type: multipart/", "MIME-Version:"} {
-		if bytes.HasPrefix(data, []byte(start)) {
-			return true
-		}
-	}
-	return false
 }
 
 func compress(data []byte) ([]byte, error) {

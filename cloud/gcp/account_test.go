@@ -239,6 +239,7 @@ func TestUserData(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"#cloud-config\n": {"user-data"}, `{"ignition":{}}`: {"user-data"}, "#!/bin/sh\n": {"startup-script"},
+		"## template: jinja\n#cloud-config\n": {"user-data"}, "MIME-Version: 1.0\n": {"user-data"},
 		"\x1f\x8b": {"user-data", "user-data-encoding"}, "": nil,
 	} {
 		w := newWorld(t)

@@ -19,7 +19,6 @@ const (
 	userDataKey  = "user-data"
 	encodingKey  = "user-data-encoding"
 	startupKey   = "startup-script"
-	cloudConfig  = "#cloud-config"
 	ignitionText = `{"ignition"`
 )
 
@@ -32,7 +31,7 @@ func userData(data []byte) []item {
 		return nil
 	case !utf8.Valid(data):
 		return []item{{userDataKey, base64.StdEncoding.EncodeToString(data)}, {encodingKey, "base64"}}
-	case bytes.HasPrefix(data, []byte(cloudConfig)), bytes.HasPrefix(bytes.TrimSpace(data), []byte(ignitionText)):
+	case cloud.OnlyCloudInit(data), bytes.HasPrefix(bytes.TrimSpace(data), []byte(ignitionText)):
 		return []item{{userDataKey, string(data)}}
 	}
 	return []item{{startupKey, string(data)}}

@@ -38,8 +38,8 @@ var parts = map[string]part{
 		not: []string{"k8s.io/", "sigs.k8s.io/"},
 	},
 
-	// The placeholders are spelled in the API.
-	"bootstrap":          {ours: []string{"api"}, theirs: []string{"sigs.k8s.io/yaml"}},
+	// The placeholders are spelled in the API, and formats of user data are for drivers, too.
+	"bootstrap":          {ours: []string{"api", "cloud"}, theirs: []string{"sigs.k8s.io/yaml"}},
 	"bootstrap/bootdata": {ours: []string{"api", "userdata"}},
 	"bootstrap/*": {
 		ours: []string{"api", "bootstrap", "cloud"}, theirs: []string{"k8s.io/", "sigs.k8s.io/controller-runtime/"},
