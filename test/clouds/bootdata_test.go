@@ -1,8 +1,11 @@
 package clouds
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,6 +33,7 @@ type boot struct {
 func boots() []boot {
 	return []boot{
 		{"AWS", "cloud-config that is compressed, since EC2 takes 16 KiB", cloudConfig + padding(), onEC2},
+		{"GCP", "a script that its author has compressed, which metadata takes in base64 only", compressed(hostname), onGCE},
 		{"Hetzner", "a script", script, onHetzner},
 		{"OpenStack", "a multipart archive of both", multipart, onOpenStack},
 		{"vsphere", "a template of cloud-config", template, onVSphere},
@@ -38,6 +42,7 @@ func boots() []boot {
 
 const (
 	script      = "#!/bin/sh\necho '" + machinev1.MachineNamePlaceholder + "' >" + bootFile + "\n"
+	hostname    = "#!/bin/sh\nhostname >" + bootFile + "\n"
 	cloudConfig = "#cloud-config\nwrite_files:\n- {path: " + bootFile + ", content: \"" +
 		machinev1.MachineNamePlaceholder + "\\n\"}\n"
 	template = "## template: jinja\n#cloud-config\nwrite_files:\n- path: " + bootFile +
@@ -53,8 +58,21 @@ func padding() string {
 	return "- path: /etc/padding\n  content: |\n" + strings.Repeat("    "+strings.Repeat("padding ", 12)+"\n", 200)
 }
 
+// compressed is text as gzip writes it.
+func compressed(text string) string {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, _ = io.WriteString(w, text) // a Buffer takes everything
+	_ = w.Close()
+	return out.String()
+}
+
 func onEC2(_ *testing.T, _ backend, v vm) qemu.Source {
 	return qemu.EC2(qemu.Server{ID: v.ID, Name: v.NodeName, UserData: v.UserData})
+}
+
+func onGCE(_ *testing.T, _ backend, v vm) qemu.Source {
+	return qemu.GCE(v.ID, v.NodeName, gce.Metadata(v.ID))
 }
 
 func onHetzner(_ *testing.T, _ backend, v vm) qemu.Source {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// metadataIP is where the metadata services of EC2 and OpenStack answer.
+// metadataIP is where the metadata services of clouds answer.
 const metadataIP = "169.254.169.254"
 
 // Source is how a guest gets its boot data: as a cloud presents it.
@@ -86,6 +86,32 @@ func Hetzner(s Server) Source {
 	})
 	return Source{metadata: mux, args: func(*Guest) []string {
 		return []string{"-smbios", "type=1,manufacturer=Hetzner,product=vServer,serial=" + s.ID}
+	}}
+}
+
+// GCE is the metadata server of Compute Engine with the metadata of an instance, by its keys. The image
+// has the server's name in its hosts file, as Google's images do.
+func GCE(id, name string, metadata map[string]string) Source {
+	const v1 = "GET /computeMetadata/v1/"
+	mux := http.NewServeMux()
+	for path, answer := range map[string]any{
+		"instance/id": id, "instance/zone": "projects/1/zones/europe-west3-b", "instance/hostname": name + ".c.guests.internal",
+		"instance/attributes/{$}": metadata, "project/attributes/{$}": map[string]string{},
+	} {
+		mux.HandleFunc(v1+path, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Metadata-Flavor") != "Google" {
+				http.Error(w, "header Metadata-Flavor is missing", http.StatusForbidden)
+				return
+			}
+			if text, ok := answer.(string); ok {
+				_, _ = io.WriteString(w, text)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(answer)
+		})
+	}
+	return Source{metadata: mux, args: func(*Guest) []string {
+		return []string{"-smbios", "type=1,manufacturer=Google,product=Google Compute Engine"}
 	}}
 }
 
