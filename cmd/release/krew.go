@@ -42,10 +42,12 @@ func krewManifest(version string, platforms []string, files assets) ([]byte, err
 		Metadata: map[string]string{"name": "mcm"},
 		Spec: krewSpec{
 			Version: version, Homepage: repository,
-			ShortDescription: "Migrate and recover machines of Machine Controller Manager",
-			Description: "Moves machine pools between the APIs of Machine Controller Manager and Cluster API without\n" +
-				"recreating a VM, takes over from Machine Controller Manager, decides about orphaned VMs, and\n" +
-				"makes machines anew for VMs that a restored cluster does not know.\n",
+			ShortDescription: "Explain, plan and migrate pools of machines",
+			Description: "Says what a machine waits for and who has to act, what a change would do before it is applied,\n" +
+				"and why a node did not join. Judges manifests, and makes boot data of nodes. Moves pools between\n" +
+				"the APIs of Machine Controller Manager and Cluster API without recreating a VM, takes over from\n" +
+				"Machine Controller Manager, decides about orphaned VMs, and makes machines anew for VMs that a\n" +
+				"restored cluster does not know.\n",
 		},
 	}
 	for _, platform := range platforms {
