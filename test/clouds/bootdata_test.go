@@ -33,6 +33,7 @@ type boot struct {
 func boots() []boot {
 	return []boot{
 		{"AWS", "cloud-config that is compressed, since EC2 takes 16 KiB", cloudConfig + padding(), onEC2},
+		{"Azure", "cloud-config", cloudConfig, onAzure},
 		{"GCP", "a script that its author has compressed, which metadata takes in base64 only", compressed(hostname), onGCE},
 		{"Hetzner", "a script", script, onHetzner},
 		{"OpenStack", "a multipart archive of both", multipart, onOpenStack},
@@ -69,6 +70,10 @@ func compressed(text string) string {
 
 func onEC2(_ *testing.T, _ backend, v vm) qemu.Source {
 	return qemu.EC2(qemu.Server{ID: v.ID, Name: v.NodeName, UserData: v.UserData})
+}
+
+func onAzure(_ *testing.T, _ backend, v vm) qemu.Source {
+	return qemu.Azure(v.NodeName, v.UserData)
 }
 
 func onGCE(_ *testing.T, _ backend, v vm) qemu.Source {

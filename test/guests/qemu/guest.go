@@ -3,11 +3,13 @@ package qemu
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +78,7 @@ func Start(t testing.TB, o Options) *Guest {
 	var err error
 	g.process, err = process.Start(process.Command{
 		Name: g.name, Log: g.path("qemu.log"), Program: "unshare",
-		Args: append([]string{"--net", "sh", "-c", inNetwork(append(o.Addresses, metadataIP)), "sh"}, g.arguments(o)...),
+		Args: append([]string{"--net", "sh", "-c", inNetwork(o.addresses()), "sh"}, g.arguments(o)...),
 	})
 	g.must(err)
 	t.Cleanup(func() {
@@ -86,7 +88,15 @@ func Start(t testing.TB, o Options) *Guest {
 		_ = g.process.Kill()
 	})
 	g.must(g.process.AwaitReady(t.Context(), func(ctx context.Context) error { return g.serve(ctx, o.Source.metadata) }))
+	for address, service := range o.Source.services {
+		g.Serve(g.Listen(address+":80"), service)
+	}
 	return g
+}
+
+// addresses are all in the guest's network.
+func (o Options) addresses() []string {
+	return slices.Concat(o.Addresses, []string{metadataIP}, slices.Collect(maps.Keys(o.Source.services)))
 }
 
 // inNetwork is a shell script that runs QEMU, with its own arguments, where the host's end of the

@@ -20,8 +20,9 @@ const metadataIP = "169.254.169.254"
 // Source is how a guest gets its boot data: as a cloud presents it.
 type Source struct {
 	args     func(*Guest) []string
-	metadata http.Handler // answers at metadataIP; nil: no answer
-	hideQEMU bool         // cloud-init would take the guest for another cloud's otherwise
+	metadata http.Handler            // answers at metadataIP; nil: no answer
+	services map[string]http.Handler // by the other addresses of the cloud
+	hideQEMU bool                    // cloud-init would take the guest for another cloud's otherwise
 }
 
 // processor is the model of the processor, without the sign of a hypervisor where that would
