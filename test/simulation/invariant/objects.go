@@ -3,6 +3,7 @@ package invariant
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -323,13 +324,13 @@ func (c *Checker) serving(pool, without types.UID) int {
 }
 
 // userChose reports whether a user decided that m goes: it has a priority of its own,
-// and the last change of what its deployment asks for was a scale-in; or somebody else
+// and a scale-in is why its set has too many; or somebody else
 // has put m into a set that asks for no more Machines since, or another one, and m has
 // a priority of its own.
 func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet, d *machinev1.MachineDeployment) bool {
 	priority := m.Annotations[machinev1.PriorityAnnotation]
 	chosen := priority != "" && priority != machinev1.DefaultPriority
-	if chosen && c.scaledIn(d.UID) {
+	if chosen && c.scaledIn(set, d) {
 		return true
 	}
 	return slices.ContainsFunc(c.machines(), func(o *machinev1.Machine) bool {
@@ -342,8 +343,20 @@ func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet, d *
 	})
 }
 
-// scaledIn reports whether the last change of what is asked for made it less.
-func (c *Checker) scaledIn(uid types.UID) bool {
-	all := c.wanted[uid]
-	return len(all) > 1 && all[len(all)-1].most < all[len(all)-2].most
+// scaledIn reports whether the last change of what a deployment asks for made it less, or an earlier one
+// did, and its set has made no Machine since, so that it still has too many.
+func (c *Checker) scaledIn(set *machinev1.MachineSet, d *machinev1.MachineDeployment) bool {
+	var newest time.Time
+	for _, o := range c.machines() {
+		if at := o.CreationTimestamp.Time; metav1.IsControlledBy(o, set) && at.After(newest) {
+			newest = at
+		}
+	}
+	all := c.wanted[d.UID]
+	for i := len(all) - 1; i > 0; i-- {
+		if less := all[i].most < all[i-1].most; less && (i == len(all)-1 || all[i].at.After(newest)) {
+			return true
+		}
+	}
+	return false
 }
