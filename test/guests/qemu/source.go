@@ -96,7 +96,8 @@ func GCE(id, name string, metadata map[string]string) Source {
 	const v1 = "GET /computeMetadata/v1/"
 	mux := http.NewServeMux()
 	for path, answer := range map[string]any{
-		"instance/id": id, "instance/zone": "projects/1/zones/europe-west3-b", "instance/hostname": name + ".c.guests.internal",
+		"instance/id": id, "instance/zone": "projects/1/zones/europe-west3-b",
+		"instance/hostname":       name + ".c.guests.internal",
 		"instance/attributes/{$}": metadata, "project/attributes/{$}": map[string]string{},
 	} {
 		mux.HandleFunc(v1+path, func(w http.ResponseWriter, r *http.Request) {
