@@ -106,7 +106,7 @@ func (b *bench) lease() time.Duration {
 
 // start starts everything but a manager.
 func (b *bench) start(ctx context.Context) error {
-	binaries, err := stack.Build(ctx)
+	binaries, err := stack.Build(ctx, stack.ManagerProgram, stack.SimCloudProgram)
 	if err != nil {
 		return err
 	}

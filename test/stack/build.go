@@ -3,27 +3,40 @@ package stack
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
-// Build compiles manager, kubectl plugin and simcloud into out/bin and returns that folder. The
+// The programs of this project, by the name that Build gives them.
+const (
+	ManagerProgram  = "cluster-api-provider-mcm"
+	SimCloudProgram = "simcloud"
+	PluginProgram   = "kubectl-mcm"
+)
+
+// Build compiles programs, all of them if none is named, into out/bin and returns that folder. The
 // compiler's cache makes a repeated build quick.
-func Build(ctx context.Context) (string, error) {
+func Build(ctx context.Context, programs ...string) (string, error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return "", err
 	}
+	packages := map[string]string{
+		ManagerProgram: "./cmd/manager", SimCloudProgram: "./cmd/simcloud", PluginProgram: "./cmd/kubectl-mcm",
+	}
+	if len(programs) == 0 {
+		programs = slices.Sorted(maps.Keys(packages))
+	}
 	dir := filepath.Join(root, "out", "bin")
-	for binary, pkg := range map[string]string{
-		"cluster-api-provider-mcm": "./cmd/manager", "simcloud": "./cmd/simcloud", "kubectl-mcm": "./cmd/kubectl-mcm",
-	} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, binary), pkg)
+	for _, program := range programs {
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, program), packages[program])
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+			return "", fmt.Errorf("build %s: %w\n%s", program, err, out)
 		}
 	}
 	return dir, nil
