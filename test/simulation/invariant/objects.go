@@ -3,7 +3,6 @@ package invariant
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -324,13 +323,12 @@ func (c *Checker) serving(pool, without types.UID) int {
 }
 
 // userChose reports whether a user decided that m goes: it has a priority of its own,
-// and a scale-in is why its set has too many; or somebody else
-// has put m into a set that asks for no more Machines since, or another one, and m has
-// a priority of its own.
+// and a scale-in is why its set has too many; or somebody else has put
+// m into a set that asks for no more Machines since, or another one, and m has a priority of its own.
 func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet, d *machinev1.MachineDeployment) bool {
 	priority := m.Annotations[machinev1.PriorityAnnotation]
 	chosen := priority != "" && priority != machinev1.DefaultPriority
-	if chosen && c.scaledIn(set, d) {
+	if chosen && (c.scaledIn(d.UID) || c.stillTooMany(m, set, d)) {
 		return true
 	}
 	return slices.ContainsFunc(c.machines(), func(o *machinev1.Machine) bool {
@@ -343,18 +341,34 @@ func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet, d *
 	})
 }
 
-// scaledIn reports whether the last change of what a deployment asks for made it less, or an earlier one
-// did, and its set has made no Machine since, so that it still has too many.
-func (c *Checker) scaledIn(set *machinev1.MachineSet, d *machinev1.MachineDeployment) bool {
-	var newest time.Time
+// scaledIn reports whether the last change of what is asked for made it less.
+func (c *Checker) scaledIn(uid types.UID) bool {
+	all := c.wanted[uid]
+	return len(all) > 1 && all[len(all)-1].most < all[len(all)-2].most
+}
+
+// stillTooMany reports whether a scale-in, after which the deployment was scaled out by less, is why m is too
+// many: no rollout is under way, and the set has made no Machine since that scale-in.
+func (c *Checker) stillTooMany(m *machinev1.Machine, set *machinev1.MachineSet, d *machinev1.MachineDeployment) bool {
+	newest, others := m.CreationTimestamp.Time, 0
 	for _, o := range c.machines() {
-		if at := o.CreationTimestamp.Time; metav1.IsControlledBy(o, set) && at.After(newest) {
+		if o.UID == m.UID || c.poolOf(o) != d.UID || !active(o) {
+			continue
+		}
+		if !metav1.IsControlledBy(o, set) {
+			return false
+		}
+		others++
+		if at := o.CreationTimestamp.Time; at.After(newest) {
 			newest = at
 		}
 	}
+	if others < int(d.Spec.Replicas) {
+		return false
+	}
 	all := c.wanted[d.UID]
-	for i := len(all) - 1; i > 0; i-- {
-		if less := all[i].most < all[i-1].most; less && (i == len(all)-1 || all[i].at.After(newest)) {
+	for i := 1; i < len(all); i++ {
+		if all[i].most < all[i-1].most && all[i].at.After(newest) {
 			return true
 		}
 	}
