@@ -33,8 +33,8 @@ func addMCMMachine(s *setup) error {
 
 func addMCMMachineTemplate(s *setup) error {
 	return inframachinetemplate.New(inframachinetemplate.Deps{
-		Client: s.Client, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmmachinetemplate-controller"),
-		WatchFilter: s.WatchFilter, Fallback: s.fallback,
+		Client: s.Client, Live: s.Live, Clouds: s.Clouds, Clock: s.Clock,
+		Events: s.Events("mcmmachinetemplate-controller"), WatchFilter: s.WatchFilter, Fallback: s.fallback,
 	}).SetupWithManager(s.mgr, s.Workers("mcmmachinetemplate"))
 }
 
@@ -61,7 +61,7 @@ func addMCMClass(s *setup) error {
 
 func addMCMConfig(s *setup) error {
 	return mcmconfig.New(mcmconfig.Deps{
-		Client: s.Client, Clusters: s.Clusters, Classes: s.classes, Clock: s.Clock, Rand: s.Rand,
+		Client: s.Client, Live: s.Live, Clusters: s.Clusters, Classes: s.classes, Clock: s.Clock, Rand: s.Rand,
 		Events: s.Events("mcmconfig-controller"), WatchFilter: s.WatchFilter,
 		TokenExtraGroups: s.Options.Machine.BootstrapTokenExtraGroups,
 	}).SetupWithManager(s.mgr, s.Workers("mcmconfig"))

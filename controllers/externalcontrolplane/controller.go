@@ -82,7 +82,8 @@ func New(d Deps) *Controller {
 	if d.Roles == (Roles{}) {
 		d.Roles = DefaultRoles()
 	}
-	own := fresh.NewClient(d.Client, &controlplanev1.MCMExternalControlPlane{})
+	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock},
+		&controlplanev1.MCMExternalControlPlane{})
 	d.Client = own
 	return &Controller{Deps: d, own: own}
 }

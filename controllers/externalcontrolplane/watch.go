@@ -16,6 +16,7 @@ import (
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -63,7 +64,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
 			builder.WithPredicates(watch.Versions())).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, ofCluster)).
-		Complete(c)
+		Complete(fresh.Recheck(c))
 }
 
 // machineChanged passes a Machine whose version, or whose kubelet's, has changed.

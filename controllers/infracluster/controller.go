@@ -56,7 +56,7 @@ type Controller struct {
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
-	own := fresh.NewClient(d.Client, &infrav1.MCMCluster{})
+	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &infrav1.MCMCluster{})
 	d.Client = own
 	return &Controller{Deps: d, own: own}
 }

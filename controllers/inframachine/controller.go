@@ -91,7 +91,7 @@ func New(d Deps) *Controller {
 	if d.Fallback == nil {
 		d.Fallback = fallback.NewMemory(d.Clock, d.Options.ResourceExhaustedRetry)
 	}
-	own := fresh.NewClient(d.Client, &infrav1.MCMMachine{})
+	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &infrav1.MCMMachine{})
 	d.Client = own
 	return &Controller{
 		Deps: d, own: own, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence.FormerLeader),

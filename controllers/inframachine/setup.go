@@ -22,6 +22,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -57,7 +58,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	if c.Clusters != nil {
 		b = b.WatchesRawSource(c.Clusters.GetClusterSource(controllerName, c.ofCluster))
 	}
-	built, err := b.Build(c)
+	built, err := b.Build(fresh.Recheck(c))
 	if err != nil {
 		return err
 	}

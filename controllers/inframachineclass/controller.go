@@ -18,6 +18,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
@@ -117,8 +118,12 @@ func label(o client.Object) string { return o.GetLabels()[capi.MoveLabel] }
 
 // write writes what differs in metadata. An object that is gone needs nothing.
 func write(ctx context.Context, w client.Writer, object, changed client.Object) error {
-	if _, err := patch.Metadata(ctx, w, object, changed); client.IgnoreNotFound(err) != nil {
+	wrote, err := patch.Metadata(ctx, w, object, changed)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write metadata: %w", err)
+	}
+	if wrote {
+		fresh.NoteWrite(ctx)
 	}
 	return nil
 }

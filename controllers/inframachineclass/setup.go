@@ -17,6 +17,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -32,14 +33,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&infrav1.MCMMachineTemplate{}, watch.Named(func(t *infrav1.MCMMachineTemplate) []client.ObjectKey {
 			return keys(t.Namespace, index.TemplateClasses(t)...)
 		})).
-		Complete(c)
+		Complete(fresh.Recheck(c))
 	if err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmsecret").WithOptions(options).
 		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(metadataChanged())).
 		Watches(&machinev1.MachineClass{}, secretsOf()).
-		Complete(NewSecrets(c.Deps))
+		Complete(fresh.Recheck(NewSecrets(c.Deps)))
 }
 
 // metadataChanged passes updates of the metadata that the reconcilers write, and

@@ -38,6 +38,7 @@ const (
 // Deps are what a Controller needs; all are required but WatchFilter and Fallback.
 type Deps struct {
 	Client client.Client // reads from a cache with the indexes of index.Infrastructure
+	Live   client.Reader // reads from the API server
 	Clouds *cloud.Registry
 	Clock  clock.PassiveClock
 	Events record.EventRecorder
@@ -57,7 +58,7 @@ type Controller struct {
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
-	own := fresh.NewClient(d.Client, &infrav1.MCMMachineTemplate{})
+	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &infrav1.MCMMachineTemplate{})
 	d.Client = own
 	return &Controller{Deps: d, own: own, classes: class.New(d.Clouds)}
 }

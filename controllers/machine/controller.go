@@ -84,7 +84,7 @@ func (c *Controller) Collectors() []prometheus.Collector { return []prometheus.C
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
-	d.Client = fresh.NewClient(d.Client, &machinev1.Machine{})
+	d.Client = fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &machinev1.Machine{})
 	if d.Fallback == nil {
 		d.Fallback = fallback.NewMemory(d.Clock, d.Options.ResourceExhaustedRetry)
 	}

@@ -22,6 +22,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
@@ -48,7 +49,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			WatchesRawSource(source.Kind(c.Target.Cache, &storagev1.VolumeAttachment{},
 				c.drainer.AttachmentHandler(c.drainingOn)))
 	}
-	return b.Complete(c)
+	return b.Complete(fresh.Recheck(c))
 }
 
 // retries backs off passes that fail, but not for long: after an outage of hours a

@@ -18,6 +18,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/usage"
@@ -91,8 +92,12 @@ func (c *Controller) report(ctx context.Context, object *machinev1.MachineClass,
 // patchFinalizers writes the finalizers of changed, if they differ from those of
 // object. An object that is gone needs none.
 func patchFinalizers(ctx context.Context, w client.Writer, object, changed client.Object) error {
-	if _, err := patch.Metadata(ctx, w, object, changed); client.IgnoreNotFound(err) != nil {
+	wrote, err := patch.Metadata(ctx, w, object, changed)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write finalizers: %w", err)
+	}
+	if wrote {
+		fresh.NoteWrite(ctx)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -29,14 +30,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&machinev1.Machine{}, c.machineEvents()).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.classesOf),
 			builder.WithPredicates(watch.Versions())).
-		Complete(c)
+		Complete(fresh.Recheck(c))
 	if err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("secret").WithOptions(options).
 		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(finalizerChanged(machinev1.SecretFinalizer))).
 		Watches(&machinev1.MachineClass{}, watch.Named(class.SecretKeys)).
-		Complete(NewSecrets(c.Deps))
+		Complete(fresh.Recheck(NewSecrets(c.Deps)))
 }
 
 // classChanged passes updates of a class that Machines or Secrets may depend on.

@@ -55,7 +55,8 @@ type Controller struct {
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	own := fresh.NewClient(d.Client, &machinev1.MachineDeployment{})
+	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock},
+		&machinev1.MachineDeployment{})
 	d.Client = own
 	return &Controller{Deps: d, own: own, gate: hold.New(hold.Deps{
 		Client: d.Client, Clock: d.Clock, Events: d.Events,

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -50,7 +51,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 				UpdateFunc: machineChanged,
 			})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		Complete(c)
+		Complete(fresh.Recheck(c))
 }
 
 // deploymentChanged leaves out changes of the status alone.

@@ -61,7 +61,7 @@ type Controller struct {
 
 // New returns a Controller for SetupWithManager.
 func New(d Deps) *Controller {
-	d.Client = fresh.NewClient(d.Client, &machinev1.MachineSet{})
+	d.Client = fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &machinev1.MachineSet{})
 	if d.Resolve == nil {
 		d.Resolve = fallback.ReadOnlyClass
 	}

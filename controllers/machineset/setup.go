@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -45,7 +46,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, rolloutResumed()))).
 		Watches(&machinev1.MachineDeployment{}, batch.Enqueue(c.setsOfDeployment), builder.WithPredicates(becameAvailable())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		Complete(c)
+		Complete(fresh.Recheck(c))
 }
 
 // rolloutResumed lets through that a paused rollout of a MachineDeployment goes on: failed machines

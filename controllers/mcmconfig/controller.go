@@ -38,6 +38,7 @@ const (
 // Deps are what the controller needs; all are required unless said otherwise.
 type Deps struct {
 	Client   client.Client // reads from a cache with Indexes and those of index.Classes
+	Live     client.Reader // reads from the API server
 	Clusters clustercache.ClusterCache
 	Classes  *class.Resolver
 	Clock    clock.PassiveClock
@@ -63,7 +64,7 @@ func New(d Deps) *Controller {
 	if d.TokenLifetime <= 0 {
 		d.TokenLifetime = defaultTokenLifetime
 	}
-	own := fresh.NewClient(d.Client, &bootstrapv1.MCMConfig{})
+	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &bootstrapv1.MCMConfig{})
 	d.Client = own
 	return &Controller{Deps: d, own: own}
 }

@@ -18,6 +18,7 @@ import (
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -82,7 +83,7 @@ func (t *Templates) setupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(withoutMoveLabel())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(t.naming(byClass)),
 			builder.WithPredicates(withoutMoveLabel())).
-		Complete(t)
+		Complete(fresh.Recheck(t))
 }
 
 // withoutMoveLabel passes objects that clusterctl does not move: they may be new, or

@@ -17,6 +17,7 @@ import (
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -77,7 +78,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.configsOfClass),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, c.configsOfCluster)).
-		Complete(c)
+		Complete(fresh.Recheck(c))
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ type seenNode struct{ node, machine types.UID }
 func New(d Deps) *Controller {
 	if d.Target != nil {
 		own := *d.Target
-		own.Client = fresh.NewClient(own.Client, &corev1.Node{})
+		own.Client = fresh.NewClient(fresh.ClientDeps{Client: own.Client, Live: own.Live, Clock: d.Clock}, &corev1.Node{})
 		d.Target = &own
 	}
 	if d.Permits == nil {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/nodetemplate"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
@@ -37,7 +38,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&machinev1.Machine{}, machineHandler()).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.nodesOfClass),
 			builder.WithPredicates(classChanges())).
-		Complete(c)
+		Complete(fresh.Recheck(c))
 }
 
 // nodeHandler enqueues a Node, and remembers its deletion if the watch has shown it. A

@@ -55,7 +55,7 @@ func New(d Deps) *Controller {
 	if d.Options.OutageLimit <= 0 {
 		d.Options.OutageLimit = defaultOutageLimit
 	}
-	own := fresh.NewClient(d.Client, &infrav1.MCMRemediation{})
+	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &infrav1.MCMRemediation{})
 	d.Client = own
 	return &Controller{Deps: d, own: own, classes: class.New(d.Clouds)}
 }

@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
@@ -29,7 +30,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(watch.ExceptStatus())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster),
 			builder.WithPredicates(capi.ClusterChanged())).
-		Complete(c)
+		Complete(fresh.Recheck(c))
 }
 
 // machineChanged leaves out Machines without remediation, and changes that say nothing about it.

@@ -6,28 +6,45 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // errBehind is why an object cannot be read.
 var errBehind = errors.New("the cache does not show yet what this process wrote")
 
+// ClientDeps are what a Client needs; all are required.
+type ClientDeps struct {
+	Client client.Client // reads from a cache
+	Live   client.Reader // reads from the API server
+	Clock  clock.PassiveClock
+}
+
 // Client reads its own writes to the objects of one kind. Get fails with a
 // conflict where the cache shows an older version than a write returned, and with
 // not found where the last finalizer was removed from the object. Get of other
-// kinds, and every List, return what the cache shows. A cache that goes back shows that
-// the API server was restored from a backup, and is believed. Updates of whole objects are
+// kinds, and every List, return what the cache shows. Updates of whole objects are
 // not remembered: no controller sends them. It is safe for concurrent use.
+//
+// An API server that is restored from a backup forgets what was written since. A cache
+// that goes back shows that, and is believed. One that was behind, and shows just the
+// version that was restored, does not: where it has not shown a write for
+// [fence.Reach], the API server is asked.
 type Client struct {
 	client.Client
-	kind reflect.Type
+	live  client.Reader
+	clock clock.PassiveClock
+	kind  reflect.Type
 
 	mu      sync.Mutex
 	written map[types.NamespacedName]version
@@ -37,13 +54,17 @@ type Client struct {
 type version struct {
 	uid     types.UID
 	version string
-	gone    bool   // the write removed the last finalizer of an object in deletion
-	shown   string // the version that Get last read
+	gone    bool      // the write removed the last finalizer of an object in deletion
+	shown   string    // the version that Get last read
+	checked time.Time // when it was written, or last read from the API server
 }
 
-// NewClient returns a Client over c, which reads from a cache, for the kind of o.
-func NewClient(c client.Client, o client.Object) *Client {
-	return &Client{Client: c, kind: reflect.TypeOf(o), written: map[types.NamespacedName]version{}}
+// NewClient returns a Client for the kind of o.
+func NewClient(d ClientDeps, o client.Object) *Client {
+	return &Client{
+		Client: d.Client, live: d.Live, clock: d.Clock,
+		kind: reflect.TypeOf(o), written: map[types.NamespacedName]version{},
+	}
 }
 
 // Get reads from the cache.
@@ -52,25 +73,57 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	if reflect.TypeOf(o) != c.kind || err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		delete(c.written, key)
 		return err
 	}
+	w := c.shown(key, o)
+	gone := w.gone && w.uid == o.GetUID()
+	switch {
+	case !gone && !older(o.GetResourceVersion(), w.version), c.lost(ctx, key, w):
+		return nil
+	case gone:
+		return apierrors.NewNotFound(c.resource(), key.Name)
+	}
+	return apierrors.NewConflict(c.resource(), key.Name, errBehind)
+}
+
+// shown records the version that the cache shows of an object, and returns what was
+// written to it and still exists.
+func (c *Client) shown(key types.NamespacedName, o client.Object) version {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	w := c.written[key]
 	if older(o.GetResourceVersion(), w.shown) {
 		w = version{} // the API server was restored: what was written since then is lost
 	}
 	w.shown = o.GetResourceVersion()
 	c.written[key] = w
-	switch {
-	case w.gone && w.uid == o.GetUID():
-		return apierrors.NewNotFound(c.resource(), key.Name)
-	case older(o.GetResourceVersion(), w.version):
-		return apierrors.NewConflict(c.resource(), key.Name, errBehind)
+	return w
+}
+
+// lost reports whether the API server has forgotten the write w, which the cache does not
+// show, and forgets it then. It asks the API server once in fence.Reach.
+func (c *Client) lost(ctx context.Context, key types.NamespacedName, w version) bool {
+	if c.clock.Since(w.checked) < fence.Reach {
+		return false
 	}
-	return nil
+	live := reflect.New(c.kind.Elem()).Interface().(client.Object) //nolint:forcetypeassert // as o is
+	err := c.live.Get(ctx, key, live)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.written[key] != w { // meanwhile something else was written, or shown
+		return false
+	}
+	if err == nil && (w.gone && w.uid == live.GetUID() || older(live.GetResourceVersion(), w.version)) {
+		c.written[key] = version{shown: w.shown}
+		return true
+	}
+	w.checked = c.clock.Now()
+	c.written[key] = w
+	return false
 }
 
 // resource names the kind in errors.
@@ -80,12 +133,12 @@ func (c *Client) resource() schema.GroupResource {
 
 // Create creates o.
 func (c *Client) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	return c.record(o, c.Client.Create(ctx, o, opts...))
+	return c.record(ctx, o, c.Client.Create(ctx, o, opts...))
 }
 
 // Patch patches o.
 func (c *Client) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	return c.record(o, c.Client.Patch(ctx, o, p, opts...))
+	return c.record(ctx, o, c.Client.Patch(ctx, o, p, opts...))
 }
 
 // Status writes statuses.
@@ -100,21 +153,28 @@ type statusWriter struct {
 func (s statusWriter) Patch(ctx context.Context, o client.Object, p client.Patch,
 	opts ...client.SubResourcePatchOption,
 ) error {
-	return s.client.record(o, s.SubResourceWriter.Patch(ctx, o, p, opts...))
+	return s.client.record(ctx, o, s.SubResourceWriter.Patch(ctx, o, p, opts...))
 }
 
 // record remembers the version that a write returned, unless it failed. It returns
 // the error of the write. A late answer to an earlier write changes nothing.
-func (c *Client) record(o client.Object, err error) error {
-	if err != nil || reflect.TypeOf(o) != c.kind {
+func (c *Client) record(ctx context.Context, o client.Object, err error) error {
+	if err != nil {
 		return err
+	}
+	NoteWrite(ctx)
+	if reflect.TypeOf(o) != c.kind {
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(o)
 	gone := !o.GetDeletionTimestamp().IsZero() && len(o.GetFinalizers()) == 0
 	if gone || older(c.written[key].version, o.GetResourceVersion()) {
-		c.written[key] = version{o.GetUID(), o.GetResourceVersion(), gone, c.written[key].shown}
+		c.written[key] = version{
+			uid: o.GetUID(), version: o.GetResourceVersion(), gone: gone, shown: c.written[key].shown,
+			checked: c.clock.Now(),
+		}
 	}
 	return nil
 }

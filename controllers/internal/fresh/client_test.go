@@ -9,30 +9,48 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // env is a client over a cache that shows what a test says.
 type env struct {
 	*testing.T
 	*Client
+	wall   *clocktesting.FakePassiveClock
 	cached *corev1.Node // nil: none
+	live   *corev1.Node // on the API server; nil: none
+	asked  int          // how often the API server was read
+	down   bool         // the API server answers no read
 	answer *corev1.Node // what a write returns
 }
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	e := &env{T: t}
-	e.Client = NewClient(fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	e := &env{T: t, wall: clocktesting.NewFakePassiveClock(time.Unix(1, 0))}
+	show := func(node *corev1.Node, key client.ObjectKey, o client.Object) error {
+		if into, ok := o.(*corev1.Node); ok && node != nil {
+			node.DeepCopyInto(into)
+			return nil
+		}
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+	}
+	live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-			if node, ok := o.(*corev1.Node); ok && e.cached != nil {
-				e.cached.DeepCopyInto(node)
-				return nil
+			if e.asked++; e.down {
+				return apierrors.NewServiceUnavailable("down")
 			}
-			return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+			return show(e.live, key, o)
+		},
+	}).Build()
+	cache := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+			return show(e.cached, key, o)
 		},
 		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 			return e.stored(o)
@@ -42,7 +60,8 @@ func newEnv(t *testing.T) *env {
 		) error {
 			return e.stored(o)
 		},
-	}).Build(), &corev1.Node{})
+	}).Build()
+	e.Client = NewClient(ClientDeps{Client: cache, Live: live, Clock: e.wall}, &corev1.Node{})
 	return e
 }
 
@@ -194,3 +213,72 @@ func TestGetAfterARestore(t *testing.T) {
 		})
 	}
 }
+
+// TestGetAfterARestoreOfWhatIsShown: the API server was restored from a backup of the very
+// version that the cache, which was behind, still shows. There is no event.
+func TestGetAfterARestoreOfWhatIsShown(t *testing.T) {
+	t.Parallel()
+	again := node("4")
+	again.UID = "another"
+	cases := map[string]struct {
+		reason      string
+		wrote, live *corev1.Node
+		down        bool
+		want        string
+	}{
+		"Lost":        {"The write is lost.", node("10"), node("9"), false, "ok"},
+		"Behind":      {"The cache is slow.", node("10"), node("10"), false, "Conflict"},
+		"Changed":     {"The cache is slow, and somebody wrote.", node("10"), node("12"), false, "Conflict"},
+		"Deleted":     {"The cache will show that.", node("10"), nil, false, "Conflict"},
+		"LostEnd":     {"The object has its finalizer again.", ended("10"), node("9"), false, "ok"},
+		"LostEndLong": {"Others have changed it since.", ended("10"), node("14"), false, "ok"},
+		"Ended":       {"It is gone.", ended("10"), nil, false, "NotFound"},
+		"LostAnother": {"The write was to an object that never was.", node("10"), again, false, "ok"},
+		"Down":        {"Nothing is known.", node("10"), node("9"), true, "Conflict"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			e.live, e.down = tc.live, tc.down
+			e.read(node("9"))
+			e.write(tc.wrote, false)
+			e.wall.SetTime(e.wall.Now().Add(fence.Reach - time.Second))
+			if got := e.read(node("9")); got == "ok" || e.asked != 0 {
+				t.Errorf("Get() = %s before %s, %d reads: caches are often behind for a while", got, fence.Reach, e.asked)
+			}
+			e.wall.SetTime(e.wall.Now().Add(time.Second))
+			for range 2 {
+				if got := e.read(node("9")); got != tc.want || e.asked != 1 {
+					t.Errorf("Get() = %s, %d reads, want %s, 1: %s", got, e.asked, tc.want, tc.reason)
+				}
+			}
+		})
+	}
+}
+
+// TestWriteDuringTheLookForALostOne: what is written while the API server is asked about an
+// earlier write is not forgotten with that.
+func TestWriteDuringTheLookForALostOne(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.live = node("9")
+	e.write(node("10"), false)
+	e.wall.SetTime(e.wall.Now().Add(fence.Reach))
+	e.Client.live = readerFunc(func(o client.Object) error {
+		e.write(node("11"), false)
+		node("9").DeepCopyInto(o.(*corev1.Node)) //nolint:forcetypeassert // the Client's kind
+		return nil
+	})
+	if got := e.read(node("9")); got != string(metav1.StatusReasonConflict) {
+		t.Errorf("Get() = %s, want a conflict", got)
+	}
+}
+
+type readerFunc func(client.Object) error
+
+func (f readerFunc) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	return f(o)
+}
+
+func (readerFunc) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }

@@ -3,6 +3,8 @@
 //   - [Client] refuses to read an object that is older than what its controller
 //     wrote;
 //   - [Writes] completes a list with the objects that the controller wrote;
+//   - [Recheck] has a controller look once more at what it wrote, which a restore of
+//     the API server may have undone;
 //   - [CatchUp] waits, before a new leader begins, until the caches show what the
 //     API server had then;
 //   - [Dropped] remembers fields that the API server prunes.

@@ -1,0 +1,36 @@
+package fresh
+
+import (
+	"context"
+	"sync/atomic"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
+)
+
+// Recheck returns r, which runs once more after [fence.Reach] where it has written
+// something and asks for nothing. The watch shows what was written, and so
+// wakes r, unless the API server was restored meanwhile from a backup that has the very
+// versions that the cache was showing: then there is no event, and the write is lost.
+func Recheck(r reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		wrote := &atomic.Bool{}
+		result, err := r.Reconcile(context.WithValue(ctx, wroteKey{}, wrote), req)
+		if err == nil && result.IsZero() && wrote.Load() {
+			result.RequeueAfter = fence.Reach
+		}
+		return result, err
+	})
+}
+
+// wroteKey is of the *atomic.Bool in a context that records that its reconcile has written.
+type wroteKey struct{}
+
+// NoteWrite records in ctx, which is that of a reconcile, that it has written. A Client does
+// so by itself.
+func NoteWrite(ctx context.Context) {
+	if wrote, ok := ctx.Value(wroteKey{}).(*atomic.Bool); ok {
+		wrote.Store(true)
+	}
+}
