@@ -174,6 +174,12 @@ func writes() []Mutation {
 		{"a failed creation is not repeated", []Target{
 			{"controllers/machine", "(*Controller).launchFailed", Replace(`requeueAfter(p, x)`, `requeueAfter(p, (x)*0)`)},
 		}},
+		{"a write that a restore has undone is waited for", []Target{
+			{"controllers/internal/fresh", "(*Client).lost", Body(`return false`)},
+		}},
+		{"a controller that has written does not look again", []Target{
+			{"controllers/internal/fresh", "Recheck", Replace(`result.IsZero()`, `false`)},
+		}},
 		{"a status is written although nothing changed", []Target{
 			{"controllers/machineset", "(*Controller).report", Drop(`equality.Semantic.DeepEqual(a, b)`)},
 		}},

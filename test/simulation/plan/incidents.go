@@ -130,6 +130,25 @@ func (p *Plan) addRestores() {
 	}
 }
 
+// addUnseenRestores has the cluster with the nodes restored, in an eighth of the worlds
+// that have one, to the moment since which no cache has shown anything new, after a user
+// has changed what Nodes are given. No cache goes back then, and a manager that only
+// watches the nodes goes on.
+func (p *Plan) addUnseenRestores() {
+	const stream = 39 // with it, no recorded world that was once violated has one
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if len(p.Pools) == 0 || !p.Split || r.IntN(8) > 0 {
+		return
+	}
+	const ofNodes = 1                                  // the caches that "lag" stops
+	onlyNodes := uint32(1)<<10 | (1+3*r.Uint32N(3))<<5 // the server that "restore" chooses, and for how long it is down
+	at, unseen := between(r, 0, p.Length), between(r, time.Second, 10*time.Minute)
+	p.Events = append(p.Events,
+		Event{At: at, What: "lag", N: ofNodes, For: unseen + time.Minute},
+		Event{At: at + between(r, 0, unseen), What: "node template", N: r.Uint32() >> 1, For: time.Second},
+		Event{At: at + unseen, What: "restore", N: onlyNodes, For: unseen})
+}
+
 // addFullDisk fills the disk of an API server's etcd in an eighth of the worlds.
 func (p *Plan) addFullDisk() {
 	const stream = 35 // with it, no recorded world that was once violated has one

@@ -108,6 +108,7 @@ func New(seed uint64) Plan {
 	p.addZones()
 	p.addRegrets()
 	p.addRestores()
+	p.addUnseenRestores()
 	p.addFullDisk()
 	p.addReplacements()
 	p.addFallbacks()
