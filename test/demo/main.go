@@ -28,7 +28,7 @@ func main() {
 func run(ctx context.Context) (err error) {
 	d := &demo{began: time.Now()}
 	d.say("building manager and simulated cloud (the first time takes minutes)")
-	binaries, err := stack.Build(ctx, stack.ManagerProgram, stack.SimCloudProgram)
+	binaries, err := stack.BuildDemo(ctx)
 	if err != nil {
 		return err
 	}

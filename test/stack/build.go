@@ -21,18 +21,31 @@ const (
 // Build compiles programs, all of them if none is named, into out/bin and returns that folder. The
 // compiler's cache makes a repeated build quick.
 func Build(ctx context.Context, programs ...string) (string, error) {
+	packages := map[string]string{
+		ManagerProgram: "./cmd/manager", SimCloudProgram: "./cmd/simcloud", PluginProgram: "./cmd/kubectl-mcm",
+	}
+	if len(programs) > 0 {
+		maps.DeleteFunc(packages, func(program, _ string) bool { return !slices.Contains(programs, program) })
+	}
+	return build(ctx, "bin", packages)
+}
+
+// BuildDemo compiles a manager that knows the simulated cloud alone, and that cloud, into
+// out/demo and returns that folder. From nothing that takes half of the time of Build.
+func BuildDemo(ctx context.Context) (string, error) {
+	return build(ctx, "demo", map[string]string{
+		ManagerProgram: "./test/demo/simmanager", SimCloudProgram: "./cmd/simcloud",
+	})
+}
+
+// build compiles packages, by the names of their programs, into a folder of out.
+func build(ctx context.Context, folder string, packages map[string]string) (string, error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return "", err
 	}
-	packages := map[string]string{
-		ManagerProgram: "./cmd/manager", SimCloudProgram: "./cmd/simcloud", PluginProgram: "./cmd/kubectl-mcm",
-	}
-	if len(programs) == 0 {
-		programs = slices.Sorted(maps.Keys(packages))
-	}
-	dir := filepath.Join(root, "out", "bin")
-	for _, program := range programs {
+	dir := filepath.Join(root, "out", folder)
+	for _, program := range slices.Sorted(maps.Keys(packages)) {
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, program), packages[program])
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
