@@ -140,7 +140,7 @@ func (t *trial) budgetMisconfigured() {
 // drainTimeout: when the time is up, pods are deleted whatever a budget says.
 func (t *trial) drainTimeout() {
 	m, p, _ := t.blocked(func(m *machinev1.Machine) {
-		m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineDrainTimeout: lasting(5)}
+		m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineDrainTimeout: lasting(20)}
 	})
 	t.deleting(m)
 	t.says(m, machinev1.ConditionDrained, metav1.ConditionFalse, machinev1.ReasonEvictionDenied)

@@ -114,10 +114,10 @@ func unhealthyMachineMayStayUnknown(s *scene) {
 
 func machineThatNeverJoinsIsReplaced(s *scene) {
 	s.class(bootsWith("join: never\n"))
-	s.pool(1, func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.MachineCreationTimeout = seconds(8) })
+	s.pool(1, func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.MachineCreationTimeout = seconds(30) })
 	alone := s.single("alone", func(m *machinev1.Machine) {
 		m.Labels = map[string]string{} // not of the pool
-		m.Spec.MachineCreationTimeout = seconds(4)
+		m.Spec.MachineCreationTimeout = seconds(15)
 	})
 	s.says(alone, machinev1.ConditionNodeReady, machinev1.ReasonWaitingForNode)
 	s.Expect(alone.Status.CurrentStatus.Phase).To(Equal(machinev1.MachinePending))
@@ -143,7 +143,7 @@ func machineThatNeverJoinsIsReplaced(s *scene) {
 	s.Expect(now[0].Name).NotTo(Equal(first.Name))
 	// Without a set it is not replaced, and its status says why.
 	s.phase(alone, machinev1.MachineFailed)
-	s.Expect(alone.Status.LastOperation.Description).To(ContainSubstring("failed to join the cluster in 4s"))
+	s.Expect(alone.Status.LastOperation.Description).To(ContainSubstring("failed to join the cluster in 15s"))
 	s.Expect(alone.Status.LastOperation.State).To(Equal(machinev1.MachineStateFailed))
 	s.Expect(alone.Status.LastOperation.Type).To(Equal(machinev1.MachineOperationCreate))
 	s.Expect(condition(alone, machinev1.ConditionNodeReady).Message).To(ContainSubstring("Node alone"))
@@ -157,7 +157,7 @@ func machineWithoutVMFails(s *scene) {
 		Message: "the roof is on fire",
 	})
 	s.class()
-	m := s.single("never-made", func(m *machinev1.Machine) { m.Spec.MachineCreationTimeout = seconds(10) })
+	m := s.single("never-made", func(m *machinev1.Machine) { m.Spec.MachineCreationTimeout = seconds(30) })
 	s.phase(m, machinev1.MachineCrashLoopBackOff)
 	s.Expect(s.says(m, machinev1.ConditionVMReady,
 		machinev1.ReasonCloudUnavailable)).To(ContainSubstring("the roof is on fire"))

@@ -33,7 +33,7 @@ func failedMachineIsKeptUntilExpiry(s *scene) {
 	s.class()
 	s.pool(1, func(d *machinev1.MachineDeployment) {
 		d.Spec.Template.Spec.MachineHealthTimeout = seconds(1)
-		d.Spec.Template.Spec.MachinePreserveTimeout = seconds(8)
+		d.Spec.Template.Spec.MachinePreserveTimeout = seconds(30)
 	})
 	m := &s.running(1)[0]
 	n := s.node(m)
