@@ -167,7 +167,7 @@ func (r *Rig) startServices(ctx context.Context) error {
 		"keystone":  {python, r.file("serve.py"), "keystone", fmt.Sprint(r.Ports["keystone"])},
 		"placement": {python, r.file("serve.py"), "placement", fmt.Sprint(r.Ports["placement"])},
 		"glance":    {python, "-c", glance, "--config-file", r.file("glance-api.conf")},
-		"neutron":   {python, "/usr/bin/neutron-server", "--config-file", r.file("neutron.conf")},
+		"neutron":   {python, r.file("run_neutron.py"), "--config-file", r.file("neutron.conf")},
 	}
 	for _, name := range []string{"keystone", "placement", "glance", "neutron"} {
 		if err := r.startService(name, early[name]); err != nil {
