@@ -32,14 +32,14 @@ type ClientDeps struct {
 
 // Client reads its own writes to the objects of one kind. Get fails with a
 // conflict where the cache shows an older version than a write returned, and with
-// not found where the last finalizer was removed from the object. Get of other
+// not found where the last finalizer was removed from the object a moment ago. Get of other
 // kinds, and every List, return what the cache shows. Updates of whole objects are
 // not remembered: no controller sends them. It is safe for concurrent use.
 //
 // An API server that is restored from a backup forgets what was written since. A cache
 // that goes back shows that, and is believed. One that was behind, and shows just the
-// version that was restored, does not: where it has not shown a write for
-// [fence.Reach], the API server is asked.
+// version that was restored, does not: while it has not shown a write for
+// [fence.Reach], the API server is asked once in that time.
 type Client struct {
 	client.Client
 	live  client.Reader
@@ -80,11 +80,22 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 		return err
 	}
 	w := c.shown(key, o)
-	gone := w.gone && w.uid == o.GetUID()
-	switch {
-	case !gone && !older(o.GetResourceVersion(), w.version), c.lost(ctx, key, w):
+	if !w.ended(o) && !older(o.GetResourceVersion(), w.version) {
 		return nil
-	case gone:
+	}
+	return c.behind(ctx, key, o, w)
+}
+
+// ended reports whether the write removed the last finalizer of o.
+func (w version) ended(o client.Object) bool { return w.gone && w.uid == o.GetUID() }
+
+// behind returns why o, from before the write w, cannot be read; nil if the write is lost.
+func (c *Client) behind(ctx context.Context, key types.NamespacedName, o client.Object, w version) error {
+	if c.clock.Since(w.checked) >= fence.Reach {
+		if lost, err := c.lost(ctx, key, w); lost || err != nil {
+			return err
+		}
+	} else if w.ended(o) {
 		return apierrors.NewNotFound(c.resource(), key.Name)
 	}
 	return apierrors.NewConflict(c.resource(), key.Name, errBehind)
@@ -104,26 +115,33 @@ func (c *Client) shown(key types.NamespacedName, o client.Object) version {
 	return w
 }
 
-// lost reports whether the API server has forgotten the write w, which the cache does not
-// show, and forgets it then. It asks the API server once in fence.Reach.
-func (c *Client) lost(ctx context.Context, key types.NamespacedName, w version) bool {
-	if c.clock.Since(w.checked) < fence.Reach {
-		return false
+// lost asks the API server and reports whether it has forgotten the write w, which the cache
+// does not show; then c forgets it, too. The end of an object that was not lost counts as an
+// update from then on, so that its controller looks again until the cache shows it: the API
+// server may still be restored.
+func (c *Client) lost(ctx context.Context, key types.NamespacedName, w version) (bool, error) {
+	live := reflect.New(c.kind.Elem()).Interface().(client.Object) //nolint:forcetypeassert // as what Get reads
+	if err := c.live.Get(ctx, key, live); client.IgnoreNotFound(err) != nil {
+		return false, err
+	} else if err == nil && (w.ended(live) || older(live.GetResourceVersion(), w.version)) {
+		return c.replace(key, w, version{shown: w.shown}), nil
 	}
-	live := reflect.New(c.kind.Elem()).Interface().(client.Object) //nolint:forcetypeassert // as o is
-	err := c.live.Get(ctx, key, live)
+	checked := w
+	checked.gone, checked.checked = false, c.clock.Now()
+	c.replace(key, w, checked)
+	return false, nil
+}
+
+// replace replaces what is remembered of an object, and reports whether it was what it replaces:
+// meanwhile something else may have been written or shown.
+func (c *Client) replace(key types.NamespacedName, was, is version) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.written[key] != w { // meanwhile something else was written, or shown
+	if c.written[key] != was {
 		return false
 	}
-	if err == nil && (w.gone && w.uid == live.GetUID() || older(live.GetResourceVersion(), w.version)) {
-		c.written[key] = version{shown: w.shown}
-		return true
-	}
-	w.checked = c.clock.Now()
-	c.written[key] = w
-	return false
+	c.written[key] = is
+	return true
 }
 
 // resource names the kind in errors.

@@ -232,9 +232,10 @@ func TestGetAfterARestoreOfWhatIsShown(t *testing.T) {
 		"Deleted":     {"The cache will show that.", node("10"), nil, false, "Conflict"},
 		"LostEnd":     {"The object has its finalizer again.", ended("10"), node("9"), false, "ok"},
 		"LostEndLong": {"Others have changed it since.", ended("10"), node("14"), false, "ok"},
-		"Ended":       {"It is gone.", ended("10"), nil, false, "NotFound"},
+		"Ended":       {"It is gone, and may come back until the cache has shown that.", ended("10"), nil, false, "Conflict"},
 		"LostAnother": {"The write was to an object that never was.", node("10"), again, false, "ok"},
-		"Down":        {"Nothing is known.", node("10"), node("9"), true, "Conflict"},
+		"Down":        {"Nothing is known.", node("10"), node("9"), true, "ServiceUnavailable"},
+		"DownAtEnd":   {"Nothing is known.", ended("10"), nil, true, "ServiceUnavailable"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -248,9 +249,13 @@ func TestGetAfterARestoreOfWhatIsShown(t *testing.T) {
 				t.Errorf("Get() = %s before %s, %d reads: caches are often behind for a while", got, fence.Reach, e.asked)
 			}
 			e.wall.SetTime(e.wall.Now().Add(time.Second))
-			for range 2 {
-				if got := e.read(node("9")); got != tc.want || e.asked != 1 {
-					t.Errorf("Get() = %s, %d reads, want %s, 1: %s", got, e.asked, tc.want, tc.reason)
+			for i := range 2 {
+				got, asked := e.read(node("9")), 1
+				if tc.down {
+					asked = i + 1
+				}
+				if got != tc.want || e.asked != asked {
+					t.Errorf("Get() = %s, %d reads, want %s, %d: %s", got, e.asked, tc.want, asked, tc.reason)
 				}
 			}
 		})
@@ -282,3 +287,26 @@ func (f readerFunc) Get(_ context.Context, _ client.ObjectKey, o client.Object, 
 }
 
 func (readerFunc) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// TestRestoreAfterTheLook: the API server still knew the write when it was asked, and is
+// restored then.
+func TestRestoreAfterTheLook(t *testing.T) {
+	t.Parallel()
+	for name, wrote := range map[string]*corev1.Node{"Written": node("10"), "Ended": ended("10")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			if e.write(wrote, false); wrote.DeletionTimestamp.IsZero() {
+				e.live = wrote
+			}
+			e.wall.SetTime(e.wall.Now().Add(fence.Reach))
+			for _, want := range []string{"Conflict", "Conflict", "ok"} {
+				if got := e.read(node("9")); got != want {
+					t.Errorf("Get() = %s, want %s", got, want)
+				}
+				e.live = node("9")
+				e.wall.SetTime(e.wall.Now().Add(fence.Reach * 2 / 3))
+			}
+		})
+	}
+}
