@@ -36,7 +36,10 @@ func (e *Engine) findForgotten(ctx context.Context, o Owner, own class.Resolved)
 		if err != nil {
 			return cloud.VM{}, false, err
 		}
-		if adoptable(o, found) {
+		if found.State == cloud.StateDeleting {
+			return cloud.VM{}, false, stillGoing(found)
+		}
+		if e.adoptable(o, found) {
 			found.RetryAfter = max(found.RetryAfter, adoptedRetry)
 			return found, true, e.adoptForgotten(ctx, o, own, with)
 		}
@@ -52,12 +55,12 @@ func (e *Engine) lookUpOwnToo(ctx context.Context, o Owner, own, with class.Reso
 	cloud.VM, class.Resolved, error,
 ) {
 	found, err := e.lookUp(ctx, o, with)
-	if err != nil || !adoptable(o, found) || with.Place() == own.Place() ||
+	if err != nil || !e.adoptable(o, found) || with.Place() == own.Place() ||
 		own.Object == nil || own.Err(cloud.BlocksAll) != nil {
 		return found, with, err
 	}
 	mine, err := e.lookUp(ctx, o, own)
-	if err != nil || adoptable(o, mine) {
+	if err != nil || e.adoptable(o, mine) {
 		return mine, own, err
 	}
 	return found, with, nil
@@ -97,17 +100,30 @@ func (e *Engine) lookUp(ctx context.Context, o Owner, with class.Resolved) (clou
 	return cloud.VM{}, fmt.Errorf("look for a VM from MachineClass %s: %w", with.Object.Name, err)
 }
 
-// adoptable reports whether a VM that was found serves as the owner's. What a refused attempt has
-// left does not: the attempt goes on from its checkpoint, or is removed.
-func adoptable(o Owner, found cloud.VM) bool {
-	switch found.State {
-	case cloud.StateRunning, cloud.StatePending, cloud.StateUnknown:
-		return found.ProviderID != ""
-	case cloud.StateStopped:
-		return found.ProviderID != "" && o.Ref().State == ""
-	case cloud.StateDeleting, cloud.StateFailed:
+// stillGoing is why a VM is not asked for: one of the owner's id is still being deleted.
+func stillGoing(found cloud.VM) error {
+	return &cloud.Error{
+		Code: cloud.TokenUsed, Op: "create VM", Reason: "WaitingForDeletion", RetryAfter: minRetry,
+		Err: fmt.Errorf("VM %s of the same machine is being deleted", found.ID),
 	}
-	return false
+}
+
+// adoptable reports whether a VM that was found is the owner's from now on, in whatever state it is:
+// an owner whose VM has failed fails, and its deletion removes the VM. What a refused attempt
+// has left is not: the attempt goes on from its checkpoint.
+func (e *Engine) adoptable(o Owner, found cloud.VM) bool {
+	if found.ProviderID == "" || found.State == cloud.StateDeleting {
+		return false
+	}
+	if found.State != cloud.StateFailed && found.State != cloud.StateStopped {
+		return true
+	}
+	return o.Ref().State == "" || e.isOld(found)
+}
+
+// isOld reports whether a VM exists for longer than one that a refused attempt has left.
+func (e *Engine) isOld(found cloud.VM) bool {
+	return !found.Created.IsZero() && e.clock.Since(found.Created) >= adoptedAge
 }
 
 // Adopt records the owner's VM if its class shows one that has run for adoptedAge, and reports
@@ -132,8 +148,7 @@ func (e *Engine) Adopt(ctx context.Context, o Owner) (bool, error) {
 // outlivesRefusal reports whether a VM that was found has run for so long, and is known well enough,
 // that it is none that a refused attempt has left.
 func (e *Engine) outlivesRefusal(found cloud.VM) bool {
-	return found.State == cloud.StateRunning && found.ProviderID != "" && found.NodeProviderID != "" &&
-		!found.Created.IsZero() && e.clock.Since(found.Created) >= adoptedAge
+	return found.State == cloud.StateRunning && found.ProviderID != "" && found.NodeProviderID != "" && e.isOld(found)
 }
 
 // adoptForgotten records the intent with which a VM was found. If the owner's own class does not

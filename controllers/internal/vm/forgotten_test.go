@@ -3,6 +3,7 @@ package vm
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
@@ -36,5 +37,55 @@ func TestForgottenVMIsOfOwnClass(t *testing.T) {
 	}
 	if len(o.steps) != 1 || o.steps[0] != "intent" {
 		t.Errorf("recorded %v, want the intent with the owner's class", o.steps)
+	}
+}
+
+// TestForgottenVMInAnyState: no second VM is asked for because the first one has failed, stopped or
+// is on its way out. What a refused attempt may have left is its own business.
+func TestForgottenVMInAnyState(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason     string
+		state      cloud.State
+		checkpoint string
+		age        time.Duration
+		want       string // "adopt", "wait" or "ask"
+	}{
+		"Running":        {"It serves.", cloud.StateRunning, "", 0, "adopt"},
+		"Failed":         {"The machine fails, and its deletion removes the VM.", cloud.StateFailed, "", 0, "adopt"},
+		"Stopped":        {"As one that has failed.", cloud.StateStopped, "", 0, "adopt"},
+		"FailedAttempt":  {"The attempt of the checkpoint goes on.", cloud.StateFailed, "disk", time.Minute, "ask"},
+		"StoppedAttempt": {"It was not started yet.", cloud.StateStopped, "disk", time.Minute, "ask"},
+		"FailedOld":      {"It is older than any attempt that goes on.", cloud.StateFailed, "disk", adoptedAge, "adopt"},
+		"Deleting":       {"Until it is gone the machine would have two.", cloud.StateDeleting, "", time.Hour, "wait"},
+		"DeletingLeft":   {"The attempt is asked for again once it is gone.", cloud.StateDeleting, "disk", 0, "wait"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := newLifeEnv(t)
+			o := env.object
+			o.ref.State, o.others = tc.checkpoint, []class.Resolved{elsewhere(o.class)}
+			found := cloud.VM{
+				ID: "vm-1", ProviderID: "sim:///sim-1/vm-1", OwnerID: "owner", State: tc.state,
+				Created: env.engine.clock.Now().Add(-tc.age),
+			}
+			o.class.Account = func(context.Context) (cloud.Account, error) {
+				return &account{get: func(cloud.Ref) (cloud.VM, error) { return found, nil }}, nil
+			}
+			_, ok, err := env.engine.findForgotten(t.Context(), o, o.class)
+			got := "ask"
+			switch {
+			case cloud.CodeOf(err) == cloud.TokenUsed:
+				got = "wait"
+			case err != nil:
+				t.Fatal(err)
+			case ok:
+				got = "adopt"
+			}
+			if got != tc.want {
+				t.Errorf("it would %s, want %s: %s", got, tc.want, tc.reason)
+			}
+		})
 	}
 }
