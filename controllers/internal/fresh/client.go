@@ -154,6 +154,13 @@ func (c *Client) Create(ctx context.Context, o client.Object, opts ...client.Cre
 	return c.record(ctx, o, c.Client.Create(ctx, o, opts...))
 }
 
+// Delete deletes o.
+func (c *Client) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	err := c.Client.Delete(ctx, o, opts...)
+	noteAnswer(ctx, err)
+	return err
+}
+
 // Patch patches o.
 func (c *Client) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 	return c.record(ctx, o, c.Client.Patch(ctx, o, p, opts...))
@@ -177,12 +184,9 @@ func (s statusWriter) Patch(ctx context.Context, o client.Object, p client.Patch
 // record remembers the version that a write returned, unless it failed. It returns
 // the error of the write. A late answer to an earlier write changes nothing.
 func (c *Client) record(ctx context.Context, o client.Object, err error) error {
-	if err != nil {
+	noteAnswer(ctx, err)
+	if err != nil || reflect.TypeOf(o) != c.kind {
 		return err
-	}
-	NoteWrite(ctx)
-	if reflect.TypeOf(o) != c.kind {
-		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,6 +28,7 @@ type env struct {
 	asked  int          // how often the API server was read
 	down   bool         // the API server answers no read
 	answer *corev1.Node // what a write returns
+	gone   bool         // writes find nothing
 }
 
 func newEnv(t *testing.T) *env {
@@ -55,6 +56,9 @@ func newEnv(t *testing.T) *env {
 		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 			return e.stored(o)
 		},
+		Delete: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.DeleteOption) error {
+			return e.stored(o)
+		},
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch,
 			_ ...client.SubResourcePatchOption,
 		) error {
@@ -66,6 +70,9 @@ func newEnv(t *testing.T) *env {
 }
 
 func (e *env) stored(o client.Object) error {
+	if e.gone {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, o.GetName())
+	}
 	if e.answer == nil {
 		return apierrors.NewServiceUnavailable("down")
 	}

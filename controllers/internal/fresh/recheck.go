@@ -4,15 +4,17 @@ import (
 	"context"
 	"sync/atomic"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // Recheck returns r, which runs once more after [fence.Reach] where it has written
-// something and asks for nothing. The watch shows what was written, and so
-// wakes r, unless the API server was restored meanwhile from a backup that has the very
-// versions that the cache was showing: then there is no event, and the write is lost.
+// something, or something was gone that it wanted to write, and asks for nothing. The watch
+// shows what was written, and so wakes r, unless the API server was restored meanwhile from
+// a backup that has the very versions that the cache was showing: then there is no event, and
+// the write is lost.
 func Recheck(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		wrote := &atomic.Bool{}
@@ -32,5 +34,13 @@ type wroteKey struct{}
 func NoteWrite(ctx context.Context) {
 	if wrote, ok := ctx.Value(wroteKey{}).(*atomic.Bool); ok {
 		wrote.Store(true)
+	}
+}
+
+// noteAnswer records a write by the error that it returned. What is gone counts: the cache has
+// yet to show that, and a restore may bring the object back before.
+func noteAnswer(ctx context.Context, err error) {
+	if client.IgnoreNotFound(err) == nil {
+		NoteWrite(ctx)
 	}
 }

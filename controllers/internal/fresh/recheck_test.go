@@ -41,6 +41,18 @@ func TestRecheck(t *testing.T) {
 			},
 			fence.Reach, nil,
 		},
+		"Deleted": {
+			"A deletion can be lost, too.",
+			func(ctx context.Context, e *env) (time.Duration, error) { return 0, e.Delete(ctx, node("5")) }, fence.Reach, nil,
+		},
+		"Gone": {
+			"What others have deleted may be restored before the cache shows that it was gone.",
+			func(ctx context.Context, e *env) (time.Duration, error) {
+				e.gone = true
+				return 0, client.IgnoreNotFound(patch(ctx, e, node("5")))
+			},
+			fence.Reach, nil,
+		},
 		"Noted": {
 			"Others write without a Client.",
 			func(ctx context.Context, _ *env) (time.Duration, error) { NoteWrite(ctx); return 0, nil }, fence.Reach, nil,
