@@ -119,11 +119,11 @@ func label(o client.Object) string { return o.GetLabels()[capi.MoveLabel] }
 // write writes what differs in metadata. An object that is gone needs nothing.
 func write(ctx context.Context, w client.Writer, object, changed client.Object) error {
 	wrote, err := patch.Metadata(ctx, w, object, changed)
+	if wrote {
+		fresh.NoteWrite(ctx, err)
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write metadata: %w", err)
-	}
-	if wrote {
-		fresh.NoteWrite(ctx)
 	}
 	return nil
 }

@@ -93,11 +93,11 @@ func (c *Controller) report(ctx context.Context, object *machinev1.MachineClass,
 // object. An object that is gone needs none.
 func patchFinalizers(ctx context.Context, w client.Writer, object, changed client.Object) error {
 	wrote, err := patch.Metadata(ctx, w, object, changed)
+	if wrote {
+		fresh.NoteWrite(ctx, err)
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write finalizers: %w", err)
-	}
-	if wrote {
-		fresh.NoteWrite(ctx)
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func (c *Client) Create(ctx context.Context, o client.Object, opts ...client.Cre
 // Delete deletes o.
 func (c *Client) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
 	err := c.Client.Delete(ctx, o, opts...)
-	noteAnswer(ctx, err)
+	NoteWrite(ctx, err)
 	return err
 }
 
@@ -184,7 +184,7 @@ func (s statusWriter) Patch(ctx context.Context, o client.Object, p client.Patch
 // record remembers the version that a write returned, unless it failed. It returns
 // the error of the write. A late answer to an earlier write changes nothing.
 func (c *Client) record(ctx context.Context, o client.Object, err error) error {
-	noteAnswer(ctx, err)
+	NoteWrite(ctx, err)
 	if err != nil || reflect.TypeOf(o) != c.kind {
 		return err
 	}

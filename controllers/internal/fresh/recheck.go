@@ -29,18 +29,11 @@ func Recheck(r reconcile.Reconciler) reconcile.Reconciler {
 // wroteKey is of the *atomic.Bool in a context that records that its reconcile has written.
 type wroteKey struct{}
 
-// NoteWrite records in ctx, which is that of a reconcile, that it has written. A Client does
-// so by itself.
-func NoteWrite(ctx context.Context) {
-	if wrote, ok := ctx.Value(wroteKey{}).(*atomic.Bool); ok {
+// NoteWrite records in ctx, which is that of a reconcile, that it has written, by the error that
+// the write returned. One that found nothing counts: the cache has yet to show that the object
+// is gone, and a restore may bring it back before. A Client does so by itself.
+func NoteWrite(ctx context.Context, err error) {
+	if wrote, ok := ctx.Value(wroteKey{}).(*atomic.Bool); ok && client.IgnoreNotFound(err) == nil {
 		wrote.Store(true)
-	}
-}
-
-// noteAnswer records a write by the error that it returned. What is gone counts: the cache has
-// yet to show that, and a restore may bring the object back before.
-func noteAnswer(ctx context.Context, err error) {
-	if client.IgnoreNotFound(err) == nil {
-		NoteWrite(ctx)
 	}
 }

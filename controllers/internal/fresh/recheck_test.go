@@ -55,7 +55,7 @@ func TestRecheck(t *testing.T) {
 		},
 		"Noted": {
 			"Others write without a Client.",
-			func(ctx context.Context, _ *env) (time.Duration, error) { NoteWrite(ctx); return 0, nil }, fence.Reach, nil,
+			func(ctx context.Context, _ *env) (time.Duration, error) { NoteWrite(ctx, nil); return 0, nil }, fence.Reach, nil,
 		},
 		"Nothing": {
 			"Who has written nothing has lost nothing.",

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 )
 
 // PatchNode writes the differences between node and changed, the status aside, and
@@ -22,14 +24,18 @@ func PatchNode(ctx context.Context, c client.Writer, node, changed *corev1.Node)
 	if !equality.Semantic.DeepEqual(node.Spec.Taints, changed.Spec.Taints) {
 		options = append(options, client.MergeFromWithOptimisticLock{})
 	}
-	return former(node, c.Patch(ctx, changed, client.StrategicMergeFrom(anonymous(node), options...)))
+	err := c.Patch(ctx, changed, client.StrategicMergeFrom(anonymous(node), options...))
+	fresh.NoteWrite(ctx, err)
+	return former(node, err)
 }
 
 // PatchNodeStatus writes the differences between the status of node and of changed, as
 // PatchNode does for the rest. Conditions merge by their type and capacity by
 // resource, so those of the kubelet stay as they are.
 func PatchNodeStatus(ctx context.Context, c client.StatusClient, node, changed *corev1.Node) error {
-	return former(node, c.Status().Patch(ctx, changed, client.StrategicMergeFrom(anonymous(node))))
+	err := c.Status().Patch(ctx, changed, client.StrategicMergeFrom(anonymous(node)))
+	fresh.NoteWrite(ctx, err)
+	return former(node, err)
 }
 
 // anonymous returns node without its UID: a patch against it contains the UID, which the
