@@ -134,7 +134,7 @@ func deleteStuck(r *recording) {
 
 func rolloutStuck(r *recording) {
 	r.roll("pool-1", "next")
-	r.pass(2 * time.Minute)
+	r.pass(time.Minute)
 	r.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Code: sim.CodeQuotaExceeded})
 	r.pass(4 * time.Hour)
 }
