@@ -175,7 +175,7 @@ func writes() []Mutation {
 			{"controllers/machine", "(*Controller).launchFailed", Replace(`requeueAfter(p, x)`, `requeueAfter(p, (x)*0)`)},
 		}},
 		{"a write that a restore has undone is waited for", []Target{
-			{"controllers/internal/fresh", "(*Client).lost", Body(`return false`)},
+			{"controllers/internal/fresh", "(*Client).lost", Body(`return false, nil`)},
 		}},
 		{"a controller that has written does not look again", []Target{
 			{"controllers/internal/fresh", "Recheck", Replace(`result.IsZero()`, `false`)},
