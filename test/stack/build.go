@@ -31,7 +31,7 @@ func Build(ctx context.Context, programs ...string) (string, error) {
 }
 
 // BuildDemo compiles a manager that knows the simulated cloud alone, and that cloud, into
-// out/demo and returns that folder. From nothing that takes half of the time of Build.
+// out/demo and returns that folder. It compiles no library of a real cloud.
 func BuildDemo(ctx context.Context) (string, error) {
 	return build(ctx, "demo", map[string]string{
 		ManagerProgram: "./test/demo/simmanager", SimCloudProgram: "./cmd/simcloud",

@@ -37,9 +37,9 @@ type ClientDeps struct {
 // not remembered: no controller sends them. It is safe for concurrent use.
 //
 // An API server that is restored from a backup forgets what was written since. A cache
-// that goes back shows that, and is believed. One that was behind, and shows just the
-// version that was restored, does not: while it has not shown a write for
-// [fence.Reach], the API server is asked once in that time.
+// that goes back shows that, and is believed. A cache that was behind, and shows the very
+// version that was restored, does not go back. So Get looks up on the API server what the
+// cache has not shown for [fence.Reach], and again after that time.
 type Client struct {
 	client.Client
 	live  client.Reader

@@ -1,6 +1,5 @@
-// Command simmanager is the manager with the driver of the simulated cloud alone. It takes the
-// flags of the whole one, and is compiled in half the time: the libraries of real clouds are
-// most of what a first build waits for.
+// Command simmanager is the manager with the driver of the simulated cloud alone, and takes the
+// manager's flags. A first build of it compiles no library of a real cloud.
 package main
 
 import (
