@@ -314,8 +314,8 @@ func (m nodeMarks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine
 }
 
 // initialized reports whether the node controller has annotated the node with its Machine.
-func initialized(node *corev1.Node) bool {
-	return node.Annotations[machinev1.NodeMachineAnnotation] != ""
+func initialized(node client.Object) bool {
+	return node.GetAnnotations()[machinev1.NodeMachineAnnotation] != ""
 }
 
 // finishNodeUpdate makes a node of the new set schedulable after its in-place

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,9 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -34,11 +37,11 @@ const (
 	batchLongest  = 4 * time.Second
 )
 
-// SetupWithManager registers the controller. Nodes are not watched: what a
-// rollout needs to know of them, their machines say.
+// SetupWithManager registers the controller. Nodes are watched for the marks of a
+// rollout alone: what else it needs to know of them, their machines say.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	batch := &watch.Batch{Clock: c.Clock, Delay: batchDelay, Interval: batchInterval, Longest: batchLongest}
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("machinedeployment").
 		For(&machinev1.MachineDeployment{}, builder.WithPredicates(
 			predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.own.Foreign()))).
@@ -50,8 +53,16 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 				CreateFunc: func(event.CreateEvent) bool { return false }, // its set reports it
 				UpdateFunc: machineChanged,
 			})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		Complete(fresh.Recheck(c))
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)})
+	if c.Target != nil && c.Target.Cache != nil {
+		b = b.WatchesRawSource(source.Kind[client.Object](c.Target.Cache, &corev1.Node{},
+			batch.Enqueue(requestsOf(c.deploymentsOfNode)), predicate.Funcs{
+				CreateFunc: func(e event.CreateEvent) bool { return initialized(e.Object) },
+				UpdateFunc: marksChanged,
+				DeleteFunc: func(event.DeleteEvent) bool { return false }, // its machine reports it
+			}))
+	}
+	return b.Complete(fresh.Recheck(c))
 }
 
 // deploymentChanged leaves out changes of the status alone.
@@ -108,6 +119,26 @@ func updateReason(m *machinev1.Machine) string {
 	return ""
 }
 
+// marksChanged lets through updates that change a mark of a rollout: a restore of the
+// cluster, or somebody else, may undo what was written long ago.
+func marksChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+	return marksOf(before) != marksOf(after)
+}
+
+// marks are the marks of a rollout that a Node has.
+type marks struct{ preferNoSchedule, disabled, byUs, candidate bool }
+
+func marksOf(node *corev1.Node) (m marks) {
+	m.preferNoSchedule = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == machinev1.PreferNoScheduleKey
+	})
+	_, m.disabled = node.Annotations[machinev1.ScaleDownDisabledAnnotation]
+	_, m.byUs = node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation]
+	_, m.candidate = node.Labels[machinev1.CandidateForUpdateLabel]
+	return m
+}
+
 // deploymentsOfSet returns the controller of a set; for an orphan, the
 // deployments that would adopt it.
 func (c *Controller) deploymentsOfSet(ctx context.Context, o client.Object) []types.NamespacedName {
@@ -146,6 +177,17 @@ func (c *Controller) deploymentsOfMachine(ctx context.Context, o client.Object) 
 		return nil
 	}
 	return c.deploymentsOfSet(ctx, set)
+}
+
+// deploymentsOfNode returns the deployments of the machines on a node.
+func (c *Controller) deploymentsOfNode(ctx context.Context, o client.Object) []types.NamespacedName {
+	var list machinev1.MachineList
+	watch.List(ctx, c.Client, &list, client.MatchingFields{index.MachineByNode: o.GetName()})
+	var keys []types.NamespacedName
+	for i := range list.Items {
+		keys = append(keys, c.deploymentsOfMachine(ctx, &list.Items[i])...)
+	}
+	return keys
 }
 
 // requestsOf turns a lookup of keys into one of requests.

@@ -45,6 +45,48 @@ func TestDeploymentChanged(t *testing.T) {
 	}
 }
 
+func TestMarksChanged(t *testing.T) {
+	t.Parallel()
+	marked := &corev1.Node{}
+	marked.Labels = map[string]string{machinev1.CandidateForUpdateLabel: "true"}
+	marked.Annotations = map[string]string{
+		machinev1.ScaleDownDisabledAnnotation: "true", machinev1.ScaleDownDisabledByMCMAnnotation: "true",
+	}
+	marked.Spec.Taints = []corev1.Taint{{Key: machinev1.PreferNoScheduleKey, Effect: corev1.TaintEffectPreferNoSchedule}}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"Heartbeat": {"What kubelets say all the time is no news.", func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
+		}, false},
+		"Foreign": {"The marks of others are not ours to restore.", func(n *corev1.Node) {
+			n.Labels["other"], n.Annotations["other"] = "1", "1"
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "other"})
+		}, false},
+		"Taint":     {"Pods would move to a node that is drained next.", func(n *corev1.Node) { n.Spec.Taints = nil }, true},
+		"Candidate": {"An update in place looks for it.", func(n *corev1.Node) { n.Labels = nil }, true},
+		"Autoscaler": {"An autoscaler could remove the node.", func(n *corev1.Node) {
+			delete(n.Annotations, machinev1.ScaleDownDisabledAnnotation)
+		}, true},
+		"Ours": {"The end of the rollout would not lift it.", func(n *corev1.Node) {
+			delete(n.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after := marked.DeepCopy()
+			tc.change(after)
+			lost := marksChanged(event.UpdateEvent{ObjectOld: marked, ObjectNew: after})
+			back := marksChanged(event.UpdateEvent{ObjectOld: after, ObjectNew: marked})
+			if lost != tc.want || back != tc.want {
+				t.Errorf("%s\nlost: got %t; back: got %t", tc.reason, lost, back)
+			}
+		})
+	}
+}
+
 func TestMachineChanged(t *testing.T) {
 	t.Parallel()
 	phase := func(phase machinev1.MachinePhase) func(*machinev1.Machine) {

@@ -13,10 +13,31 @@ func TestNewReplicas(t *testing.T) {
 		others  []Set
 		want    int
 	}{
-		"Alone":        {"Without other sets everything is new at once.", Bounds{6, 10, 0}, at(2), nil, 6},
-		"FirstSurge":   {"A rollout starts with the surge.", Bounds{10, 2, 1}, Set{}, []Set{at(10)}, 2},
-		"NoRoom":       {"Without surge an old machine must go first.", Bounds{10, 0, 1}, Set{}, []Set{at(10)}, 0},
-		"TooLarge":     {"A set that is too large shrinks to what is wanted.", Bounds{1, 1, 0}, at(5), nil, 1},
+		"Alone":      {"Without other sets everything is new at once.", Bounds{6, 10, 0}, at(2), nil, 6},
+		"FirstSurge": {"A rollout starts with the surge.", Bounds{10, 2, 1}, Set{}, []Set{at(10)}, 2},
+		"NoRoom":     {"Without surge an old machine must go first.", Bounds{10, 0, 1}, Set{}, []Set{at(10)}, 0},
+		"TooLarge":   {"A set that is too large shrinks to what is wanted.", Bounds{1, 1, 0}, at(5), nil, 1},
+		"TooLargeAndUnavailable": {
+			"Which one goes is up to the set: a user's priority would choose an available machine.",
+			Bounds{3, 1, 0},
+			Set{Spec: 4, Replicas: 4, Live: 4, Available: 2, ProtectedUnavailable: 2},
+			nil,
+			4,
+		},
+		"TooLargeAndUnhealthy": {
+			"An unhealthy machine goes at once.",
+			Bounds{3, 1, 0},
+			Set{Spec: 4, Replicas: 4, Live: 4, Available: 3},
+			nil,
+			3,
+		},
+		"TooLargeAndGone": {
+			"A machine that is gone does not come back only to go again.",
+			Bounds{3, 1, 0},
+			Set{Spec: 4, Replicas: 4, Live: 3, Available: 1, ProtectedUnavailable: 3},
+			nil,
+			3,
+		},
 		"NoReplicas":   {"Nothing wanted, nothing made, whatever the surge.", Bounds{0, 2, 0}, Set{}, nil, 0},
 		"NeverTooMany": {"Room beyond the replicas stays unused.", Bounds{4, 4, 0}, at(3), []Set{at(1)}, 4},
 		"Terminating": {
