@@ -2,9 +2,9 @@ package rollout
 
 // NewReplicas is how many machines the set with the current template may be
 // asked to have: as many more as there is room for below replicas + surge, but
-// never more than replicas. others are all other sets. A set that has more, because a
-// rollout to another template was paused and the user rolled back, gives them up as far
-// as availability allows.
+// not beyond replicas. others are all other sets. A set that is larger already, because
+// a rollout to another template was paused and the user rolled back, shrinks to replicas
+// as far as availability allows.
 //
 // Terminating machines take up room, as they do in MCM, so a machine is
 // replaced only when it is gone. MCM counts status.replicas alone and so grows
