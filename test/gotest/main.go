@@ -74,6 +74,9 @@ func split(args []string) iter.Seq[[]string] {
 func run(ctx context.Context, log *log, args []string, settings ...string) int {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-v"}, args...)...)
 	cmd.Env = append(os.Environ(), settings...)
+	if slices.Contains(args, "-race") {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1") // the Makefile's is 0, and the race detector needs it
+	}
 	// go test waits for the tests that run, which do not hear of it when this process
 	// alone is asked to end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
