@@ -73,6 +73,8 @@ func (p *problems) checkArtifacts(s *Spec) {
 	a := s.Artifacts
 	if a.Preinstalled != nil {
 		p.word("spec.artifacts.preinstalled.directory", a.Preinstalled.Directory, pathPattern, "/usr/bin")
+		p.word("spec.artifacts.preinstalled.containerdDirectory", a.Preinstalled.ContainerdDirectory, pathPattern,
+			"/usr/local/bin")
 		p.word("spec.artifacts.preinstalled.cniDirectory", a.Preinstalled.CNIDirectory, pathPattern, cniDirectory)
 		empty := Artifacts{Preinstalled: a.Preinstalled}
 		if a != empty {

@@ -35,6 +35,7 @@ func TestRefusals(t *testing.T) {
 		"Kubernetes too new":    {"v1.36.3", "v1.99.0", "spec.operatingSystem", "choose one of"},
 		"Kubernetes no version": {"v1.36.3", "1.36.3", "spec.kubernetesVersion", "v1.36.3"},
 		"old containerd":        {"version: 2.3.7", "version: 1.7.1", "spec.containerRuntime.version", "2.3.7"},
+		"new containerd":        {"version: 2.3.7", "version: 2.4.0", "spec.containerRuntime.version", "2.0 to 2.3"},
 		"no checksum": {
 			`runc: {version: v1.3.3, sha256: "`, `runc: {version: v1.3.3, url: "https://h/`, "spec.artifacts.runc.sha256",
 			"publisher",
@@ -45,6 +46,20 @@ func TestRefusals(t *testing.T) {
 		"own field of kubelet": {"maxPods: 110", "clusterDomain: a.b", "clusterDomain", "spec.cluster.dnsDomain"},
 		"restricted label": {
 			"{example.com/pool: workers,", "{node-role.kubernetes.io/a: b,", "node-role", "node template",
+		},
+		"label of another domain": {
+			"{example.com/pool: workers,", "{mynode.kubernetes.io/a: b,", "mynode", "node template",
+		},
+		"file that the format writes": {"path: /etc/example/name", "path: /etc/hostname", "spec.files[3].path", "another path"},
+		"file that is a unit": {
+			"path: /etc/example/name", "path: /etc/systemd/system/example.service", "spec.files[3].path", "another path",
+		},
+		"drop-in twice": {
+			"    - name: 20-nice.conf\n", "    - {name: 20-nice.conf, content: a}\n    - name: 20-nice.conf\n",
+			"spec.units[1].dropIns[1].name", "another name",
+		},
+		"placeholder beside a carriage return": {
+			"    content: |\n      <<MACHINE_NAME>>", `    content: "<<MACHINE_NAME>>\r"`, "spec.files[3].content", "carriage return",
 		},
 		"taint's effect":     {"effect: NoSchedule", "effect: Never", "spec.node.taints[0].effect", "NoExecute"},
 		"masked unit":        {"- name: example.service", "- name: apt-daily.timer", "spec.units[0].name", "remove it"},
@@ -82,13 +97,13 @@ func TestWhatSystemsCannotDo(t *testing.T) {
 		field  string
 	}{
 		"FIPS on Ubuntu":      {"ubuntu", func(s *Spec) { s.System.FIPS = fipsEnable }, "spec.system.fips"},
-		"FIPS on RHEL 10":     {"rhel", func(s *Spec) { s.OperatingSystem.Version = "10" }, "spec.system.fips"},
+		"modules of RHEL 10":  {"rhel", func(s *Spec) { s.OperatingSystem.Version = "10" }, "spec.operatingSystem"},
 		"security of Flatcar": {"flatcar", func(s *Spec) { s.System.Updates = updatesSecurity }, "spec.system.updates"},
 		"packages of Flatcar": {"flatcar", func(s *Spec) {
 			s.OperatingSystem.Packages.Extra = []string{"jq"}
 		}, "packages.extra"},
 		"downloads beside images": {"debian", func(s *Spec) {
-			s.Artifacts.Preinstalled = &Preinstalled{"/usr/bin", "/opt/cni/bin"}
+			s.Artifacts.Preinstalled = &Preinstalled{"/usr/bin", "/usr/bin", "/opt/cni/bin"}
 		}, "spec.artifacts"},
 	} {
 		m := sample(t, c.sample)
@@ -99,11 +114,12 @@ func TestWhatSystemsCannotDo(t *testing.T) {
 	}
 }
 
-// TestPreinstalled: an image with the programs downloads nothing, and is asked for its kubelet's version.
+// TestPreinstalled: an image with the programs downloads nothing, and is asked for its kubelet's version. The
+// drop-in of kubeadm's package would replace the kubelet's command line.
 func TestPreinstalled(t *testing.T) {
 	t.Parallel()
 	m := sample(t, "debian")
-	m.Spec.Artifacts = Artifacts{Preinstalled: &Preinstalled{"/usr/bin", "/usr/lib/cni"}}
+	m.Spec.Artifacts = Artifacts{Preinstalled: &Preinstalled{"/usr/bin", "/usr/local/bin", "/usr/lib/cni"}}
 	if err := m.Spec.validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +129,9 @@ func TestPreinstalled(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/etc/systemd/system/kubelet.service": "ExecStart=/usr/bin/kubelet", "/etc/mcm/node.env": "MCM_CNI=/usr/lib/cni",
-		"/etc/containerd/config.toml": `bin_dir = "/usr/lib/cni"`,
+		"/etc/containerd/config.toml":                           `bin_dirs = ["/usr/lib/cni"]`,
+		"/etc/systemd/system/containerd.service":                "ExecStart=/usr/local/bin/containerd",
+		"/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": "#",
 	} {
 		if !bytes.Contains(files[path], []byte(want)) {
 			t.Errorf("%s has no %s", path, want)

@@ -37,6 +37,7 @@ func (s *Spec) setDefaults() {
 	set(&s.System.FIPS, fipsOff)
 	if p := s.Artifacts.Preinstalled; p != nil {
 		set(&p.Directory, "/usr/bin")
+		set(&p.ContainerdDirectory, p.Directory)
 		set(&p.CNIDirectory, cniDirectory)
 	}
 	for i := range s.Files {

@@ -86,7 +86,7 @@ const containerdConfig = `version = 3
 %s
 [plugins.'io.containerd.cri.v1.runtime']
   [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dir = %q
+    %s
     conf_dir = '/etc/cni/net.d'
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
     runtime_type = 'io.containerd.runc.v2'
@@ -105,8 +105,12 @@ func (s *Spec) containerdFiles() []content.File {
 	for _, credential := range c.Credentials {
 		fmt.Fprintf(&auth, containerdAuth, credential.Registry, credential.Username, credential.Password)
 	}
-	config := fmt.Sprintf(containerdConfig, c.SandboxImage, auth.String(), s.pluginDirectory())
-	files := []content.File{text("/etc/containerd/config.toml", 0o600, config)}
+	plugins := fmt.Sprintf("bin_dirs = [%q]", s.pluginDirectory())
+	if strings.HasPrefix(c.Version, "2.0.") {
+		plugins = fmt.Sprintf("bin_dir = %q", s.pluginDirectory())
+	}
+	config := fmt.Sprintf(containerdConfig, c.SandboxImage, auth.String(), plugins)
+	files := []content.File{text(containerdConfigPath, 0o600, config)}
 	for _, mirror := range c.Mirrors {
 		files = append(files, mirrorFiles(mirror)...)
 	}

@@ -36,8 +36,10 @@ func (s *Spec) plan() (*content.Plan, error) {
 			fmt.Sprintf("%s %s, %s, Kubernetes %s, containerd %s", s.OperatingSystem.Name, s.OperatingSystem.Version,
 				s.Architecture, s.KubernetesVersion, s.ContainerRuntime.Version),
 		},
-		Files: files, Units: s.units(), SSHKeys: s.SSH.AuthorizedKeys, NTP: s.NTP.Servers,
-		Packages: s.packages(), Start: setupUnit,
+		Files: files, Units: s.units(), SSHKeys: s.SSH.AuthorizedKeys, Start: setupUnit,
+	}
+	if !s.OperatingSystem.usesDNF() {
+		p.NTP = s.NTP.Servers
 	}
 	if s.Node.NameFrom == nameFromMachine {
 		p.Hostname = machinePlaceholder
@@ -48,7 +50,8 @@ func (s *Spec) plan() (*content.Plan, error) {
 	return p, nil
 }
 
-// packages are what the programs of a node, and of pods that use the host's network, call.
+// packages are what the programs of a node, and of pods that use the host's network, call. setup.sh
+// installs them: cloud-init would try once.
 func (s *Spec) packages() []string {
 	var names []string
 	os := s.OperatingSystem
@@ -66,6 +69,9 @@ func (s *Spec) packages() []string {
 	}
 	if s.System.Updates != updatesOff && os.usesDNF() {
 		names = append(names, "dnf-automatic")
+	}
+	if len(s.NTP.Servers) > 0 && os.usesDNF() {
+		names = append(names, "chrony")
 	}
 	if s.System.FIPS == fipsEnable {
 		names = append(names, "crypto-policies-scripts")
@@ -98,21 +104,26 @@ func (s *Spec) ownFiles() ([]content.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	policies := append(s.updateFiles(), s.proxyFiles()...)
+	policies := slices.Concat(s.updateFiles(), s.proxyFiles(), s.timeFiles())
 	return slices.Concat(s.scriptFiles(), s.confFiles(), kubelet, s.containerdFiles(), policies), nil
 }
 
-// ownPaths are the paths that files of a spec may not have.
+// ownPaths are the paths that files of a spec may not have: Ignition refuses a document that writes
+// one twice, and cloud-init takes the last.
 func ownPaths(s *Spec) []string {
-	paths := []string{
-		"/etc/systemd/system/" + setupUnit, "/etc/systemd/system/" + afterUnit,
-		"/etc/systemd/system/" + kubeletUnit, "/etc/systemd/system/" + containerdUnit,
+	paths := []string{content.GeneratorPath}
+	if s.Node.NameFrom == nameFromMachine {
+		paths = append(paths, content.HostnamePath)
+	}
+	if len(s.NTP.Servers) > 0 {
+		paths = append(paths, content.NTPPath)
 	}
 	files, err := s.ownFiles()
 	if err != nil {
 		return paths // what the kubelet does not read is found elsewhere
 	}
-	for _, file := range files {
+	p := content.Plan{Units: s.units()}
+	for _, file := range append(files, p.UnitFiles()...) {
 		paths = append(paths, file.Path)
 	}
 	return paths
@@ -141,16 +152,24 @@ func (s *Spec) scriptFiles() []content.File {
 	return files
 }
 
-// namePath is the script that finds the machine's full name.
-const namePath = "/opt/mcm/name.sh"
+// namePath is the script that finds the machine's full name; services have the files below as
+// their configuration.
+const (
+	namePath             = "/opt/mcm/name.sh"
+	proxyPath            = "/etc/mcm/proxy.env"
+	chronyPath           = "/etc/chrony.conf"
+	containerdConfigPath = "/etc/containerd/config.toml"
+)
 
 // confFiles are what the scripts read.
 func (s *Spec) confFiles() []content.File {
 	return []content.File{
 		text("/etc/mcm/node.env", 0o644,
-			"MCM_BIN="+s.programDirectory(), "MCM_CNI="+s.pluginDirectory(), "MCM_KUBERNETES="+s.KubernetesVersion,
+			"MCM_BIN="+s.kubeletDirectory(), "MCM_CNI="+s.pluginDirectory(), "MCM_KUBERNETES="+s.KubernetesVersion,
 			"MCM_SWAP="+s.System.Swap, "MCM_FIPS="+s.System.FIPS, "MCM_NODE_IP="+s.nodeIP()),
+		text("/etc/mcm/packages", 0o644, s.packages()...),
 		text("/etc/mcm/artifacts", 0o644, s.artifactLines()),
+		text("/etc/mcm/services", 0o644, s.services()...),
 		text("/etc/mcm/units-before", 0o644, s.starts(beforeKubelet)...),
 		text("/etc/mcm/units-after", 0o644, s.starts(afterKubelet)...),
 		text("/etc/mcm/commands-before", 0o644, s.runs(beforeKubelet)...),
@@ -216,6 +235,20 @@ func (s *Spec) sysctls() []string {
 	return lines
 }
 
+// timeFiles are the configuration of chrony. cloud-init has none for Amazon Linux, nor for Rocky Linux
+// before 24.4; on other systems it, or Ignition, configures the image's own service.
+func (s *Spec) timeFiles() []content.File {
+	if len(s.NTP.Servers) == 0 || !s.OperatingSystem.usesDNF() {
+		return nil
+	}
+	var lines []string
+	for _, server := range s.NTP.Servers {
+		lines = append(lines, "server "+server+" iburst")
+	}
+	return []content.File{text(chronyPath, 0o644,
+		append(lines, "driftfile /var/lib/chrony/drift", "makestep 1.0 3", "rtcsync")...)}
+}
+
 func (s *Spec) proxyFiles() []content.File {
 	if s.Proxy == nil {
 		return nil
@@ -234,7 +267,7 @@ func (s *Spec) proxyFiles() []content.File {
 	add("HTTP_PROXY", s.Proxy.HTTP)
 	add("HTTPS_PROXY", s.Proxy.HTTPS)
 	add("NO_PROXY", strings.Join(hosts, ","))
-	files := []content.File{text("/etc/mcm/proxy.env", 0o600, lines...)}
+	files := []content.File{text(proxyPath, 0o600, lines...)}
 	if s.OperatingSystem.usesDNF() {
 		proxy := s.Proxy.HTTPS
 		set(&proxy, s.Proxy.HTTP)

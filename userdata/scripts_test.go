@@ -101,12 +101,12 @@ func newDisk(t *testing.T) *disk {
 	m.Spec.Artifacts.Kubelet = d.program(t, "kubelet", "#!/bin/sh\necho Kubernetes v1.36.3\n")
 	for path, content := range read(t, generate(t, m)).files {
 		text := string(content)
-		if strings.HasPrefix(path, "/opt/mcm/") || path == "/etc/mcm/node.env" {
+		if strings.HasPrefix(path, "/opt/mcm/") || path == "/etc/mcm/node.env" || path == "/etc/mcm/services" {
 			text = d.below(text)
 		}
 		d.write(t, path, text, 0o700)
 	}
-	for _, name := range []string{"systemctl", "modprobe", "sysctl", "swapoff"} {
+	for _, name := range []string{"systemctl", "modprobe", "sysctl", "swapoff", "dpkg", "apt-get"} {
 		d.write(t, "/bin/"+name, "#!/bin/sh\necho "+name+" \"$@\" >>"+d.log+"\n", 0o700)
 	}
 	return d
@@ -194,12 +194,57 @@ func TestSetupIsIdempotent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"enable --now example.service", "start --no-block kubelet.service",
+		"enable --now example.service", "restart --no-block kubelet.service", "enable containerd.service",
 		"modprobe ip_vs_sh",
 	} {
-		if n := strings.Count(string(log), want+"\n") + strings.Count(string(log), want+" mcm-after"); n != 2 {
+		if n := strings.Count(string(log), want+"\n"); n != 2 {
 			t.Errorf("%q ran %d times in two boots:\n%s", want, n, log)
 		}
+	}
+}
+
+// TestServicesRestart: the image may have started containerd without its configuration. Once it has that,
+// a restart of the script leaves it alone, until its files differ.
+func TestServicesRestart(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t)
+	restarts := func() int {
+		if out, err := d.run(t, "/opt/mcm/setup.sh"); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		log, _ := os.ReadFile(d.log)
+		return strings.Count(string(log), "systemctl restart containerd.service\n")
+	}
+	if first, again := restarts(), restarts(); first != 1 || again != 1 {
+		t.Errorf("%d restarts after the first boot, %d after the second; want 1 and 1", first, again)
+	}
+	d.write(t, "/etc/containerd/config.toml", "version = 3\n", 0o600)
+	if n := restarts(); n != 2 {
+		t.Errorf("%d restarts after a change of the configuration; want 2", n)
+	}
+}
+
+// TestPackagesAreTriedAgain: a mirror that is out of reach at the first boot must not leave a node without
+// what pods need, and a package that is there is not asked for at each boot.
+func TestPackagesAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t)
+	d.write(t, "/bin/apt-get", "#!/bin/sh\necho apt-get \"$@\" >>"+d.log+"\nexit 100\n", 0o700)
+	if out, err := d.run(t, "/opt/mcm/setup.sh"); err == nil {
+		t.Errorf("without its packages the machine goes on:\n%s", out)
+	}
+	if log, _ := os.ReadFile(d.log); strings.Contains(string(log), "kubelet") {
+		t.Errorf("the kubelet starts:\n%s", log)
+	}
+	d.write(t, "/bin/apt-get", "#!/bin/sh\necho apt-get \"$@\" >>"+d.log+"\n", 0o700)
+	for boot := range 2 {
+		if out, err := d.run(t, "/opt/mcm/setup.sh"); err != nil {
+			t.Errorf("try %d: %v\n%s", boot, err, out)
+		}
+	}
+	log, _ := os.ReadFile(d.log)
+	if n := strings.Count(string(log), " install "); n != 1 || !strings.Contains(string(log), " conntrack ") {
+		t.Errorf("%d installations; want 1:\n%s", n, log)
 	}
 }
 

@@ -126,10 +126,12 @@ type Artifact struct {
 	URL     string `json:"url,omitempty"`
 }
 
-// Preinstalled is where an image has the programs.
+// Preinstalled is where an image has the programs: the kubelet in Directory, containerd, too, unless it has a
+// directory of its own.
 type Preinstalled struct {
-	Directory    string `json:"directory,omitempty"`
-	CNIDirectory string `json:"cniDirectory,omitempty"`
+	Directory           string `json:"directory,omitempty"`
+	ContainerdDirectory string `json:"containerdDirectory,omitempty"`
+	CNIDirectory        string `json:"cniDirectory,omitempty"`
 }
 
 // Kubelet has a part of a KubeletConfiguration, kubelet.config.k8s.io/v1beta1.

@@ -97,12 +97,15 @@ EnvironmentFile=-/run/mcm/name.env
 ExecStartPre=/bin/bash ` + namePath + `
 `
 
+// noKubeadm takes the place of the drop-in that kubeadm's packages have in /usr, which would replace the
+// kubelet's command line.
+const noKubeadm = "# Without kubeadm.\n"
+
 // units are the generator's own, with the drop-ins of the spec, then those of the spec.
 func (s *Spec) units() []content.Unit {
-	bin := s.programDirectory()
 	list := []content.Unit{
 		{Name: setupUnit, Content: setup, Enable: true},
-		{Name: containerdUnit, Content: fmt.Sprintf(containerd, bin)},
+		{Name: containerdUnit, Content: fmt.Sprintf(containerd, s.containerdDirectory())},
 		s.kubeletUnit(),
 		{Name: afterUnit, Content: after},
 	}
@@ -126,11 +129,35 @@ func (s *Spec) units() []content.Unit {
 
 func (s *Spec) kubeletUnit() content.Unit {
 	flags := strings.Join(s.kubeletFlags(), " \\\n  ")
-	u := content.Unit{Name: kubeletUnit, Content: fmt.Sprintf(kubelet, s.programDirectory(), flags)}
+	u := content.Unit{Name: kubeletUnit, Content: fmt.Sprintf(kubelet, s.kubeletDirectory(), flags)}
+	if s.Artifacts.Preinstalled != nil {
+		u.DropIns = append(u.DropIns, content.File{Path: "10-kubeadm.conf", Content: []byte(noKubeadm), Mode: 0o644})
+	}
 	if s.Node.NameFrom == nameFromFullHostname {
-		u.DropIns = []content.File{{Path: "10-mcm-name.conf", Content: []byte(named), Mode: 0o644}}
+		u.DropIns = append(u.DropIns, content.File{Path: "10-mcm-name.conf", Content: []byte(named), Mode: 0o644})
 	}
 	return u
+}
+
+// services are /etc/mcm/services: units that setup.sh starts, each with the files that it reads.
+func (s *Spec) services() []string {
+	var lines []string
+	for _, file := range s.timeFiles() {
+		lines = append(lines, "chronyd.service "+file.Path)
+	}
+	words := []string{containerdUnit, containerdConfigPath}
+	for _, unit := range s.units() {
+		if unit.Name != containerdUnit {
+			continue
+		}
+		for _, file := range unit.Files() {
+			words = append(words, file.Path)
+		}
+	}
+	if s.Proxy != nil {
+		words = append(words, proxyPath)
+	}
+	return append(lines, strings.Join(words, " "))
 }
 
 // masked are units of the image that would get in the way.
@@ -152,9 +179,17 @@ func (s *Spec) masked() []string {
 	return names
 }
 
-func (s *Spec) programDirectory() string {
+// kubeletDirectory has all programs, unless they are the image's.
+func (s *Spec) kubeletDirectory() string {
 	if p := s.Artifacts.Preinstalled; p != nil {
 		return p.Directory
+	}
+	return binDirectory
+}
+
+func (s *Spec) containerdDirectory() string {
+	if p := s.Artifacts.Preinstalled; p != nil {
+		return p.ContainerdDirectory
 	}
 	return binDirectory
 }

@@ -96,13 +96,11 @@ func (p *problems) checkPolicies(s *Spec) {
 	p.oneOf("spec.system.swap", s.System.Swap, swapOff, swapKeep)
 	p.oneOf("spec.system.updates", s.System.Updates, updatesOff, updatesSecurity, updatesAll)
 	p.oneOf("spec.system.fips", s.System.FIPS, fipsOff, fipsRequire, fipsEnable)
-	os := s.OperatingSystem
+	os := &s.OperatingSystem
 	if os.Name == flatcar && s.System.Updates == updatesSecurity {
 		p.add("spec.system.updates", "flatcar updates as a whole; write off or all")
 	}
-	major, _, _ := strings.Cut(os.Version, ".")
-	canEnable := os.usesDNF() && major != "10"
-	if s.System.FIPS == fipsEnable && !canEnable {
+	if s.System.FIPS == fipsEnable && !os.usesDNF() {
 		p.add("spec.system.fips", "%s %s cannot enable FIPS mode after installation without a subscription's tool; "+
 			"use an image that has it and write require", os.Name, os.Version)
 	}

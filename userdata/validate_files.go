@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/userdata/content"
 )
 
 var (
@@ -33,11 +35,27 @@ func (p *problems) checkFiles(s *Spec) {
 		if file.Encoding != "" {
 			p.oneOf(field+".encoding", file.Encoding, encodingBase64)
 		}
-		if content, err := file.content(); err != nil {
-			p.add(field+".content", "it is no base64: %w; correct it, or remove encoding", err)
-		} else if file.Encoding != "" && hasPlaceholder(content) {
-			p.add(field+".content", "the manager does not see a placeholder in base64; write it as plain text")
-		}
+		p.checkContent(field+".content", &file)
+	}
+}
+
+func (p *problems) checkContent(field string, file *File) {
+	data, err := file.content()
+	switch {
+	case err != nil:
+		p.add(field, "it is no base64: %w; correct it, or remove encoding", err)
+	case file.Encoding != "" && hasPlaceholder(data):
+		p.add(field, "the manager does not see a placeholder in base64; write it as plain text")
+	default:
+		p.checkText(field, string(data))
+	}
+}
+
+// checkText refuses placeholders in what a format has to encode, where the manager does not see them.
+func (p *problems) checkText(field, text string) {
+	if hasPlaceholder([]byte(text)) && !content.IsText([]byte(text)) {
+		p.add(field, "it has a placeholder, which the manager sees in plain text alone, and a control character such as "+
+			"a carriage return; remove one of the two")
 	}
 }
 
@@ -63,6 +81,7 @@ func (p *problems) checkUnits(s *Spec) {
 		unit := &s.Units[i]
 		field := fmt.Sprintf("spec.units[%d]", i)
 		p.checkUnit(field, unit)
+		p.checkDropIns(field, unit, s)
 		if slices.Contains(seen, unit.Name) {
 			p.add(field+".name", "%s is there twice; put everything into one entry", unit.Name)
 		}
@@ -82,8 +101,24 @@ func (p *problems) checkUnit(field string, unit *Unit) {
 	if unit.Mask && (unit.Content != "" || len(unit.DropIns) > 0 || unit.Start != none) {
 		p.add(field+".mask", "a masked unit has no content and does not start; remove either")
 	}
+	p.checkText(field+".content", unit.Content)
+}
+
+func (p *problems) checkDropIns(field string, unit *Unit, s *Spec) {
+	var taken []string
+	if own := s.kubeletUnit(); own.Name == unit.Name {
+		for _, dropIn := range own.DropIns {
+			taken = append(taken, dropIn.Path)
+		}
+	}
 	for j, dropIn := range unit.DropIns {
-		p.word(fmt.Sprintf("%s.dropIns[%d].name", field, j), dropIn.Name, dropInPattern, "10-limits.conf")
+		at := fmt.Sprintf("%s.dropIns[%d]", field, j)
+		p.word(at+".name", dropIn.Name, dropInPattern, "10-limits.conf")
+		p.checkText(at+".content", dropIn.Content)
+		if slices.Contains(taken, dropIn.Name) {
+			p.add(at+".name", "%s has that drop-in already; choose another name", unit.Name)
+		}
+		taken = append(taken, dropIn.Name)
 	}
 }
 
@@ -99,5 +134,6 @@ func (p *problems) checkCommands(commands []Command) {
 		p.oneOf(field+".when", command.When, beforeKubelet, afterKubelet)
 		p.oneOf(field+".run", command.Run, once, everyBoot)
 		p.required(field+".script", command.Script, "a line of bash")
+		p.checkText(field+".script", command.Script)
 	}
 }

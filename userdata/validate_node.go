@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/blang/semver/v4"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -32,13 +34,6 @@ func (p *problems) checkNode(n *Node) {
 	}
 }
 
-// mayRegister are the labels of Kubernetes that a kubelet may give its own Node.
-// Source: Kubernetes docs, "NodeRestriction", and the kubelet's flag --node-labels.
-var mayRegister = []string{
-	"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type",
-	"topology.kubernetes.io/region", "topology.kubernetes.io/zone",
-}
-
 func (p *problems) checkLabel(field, key, value string) {
 	for _, problem := range validation.IsQualifiedName(key) {
 		p.add(field, "%s; correct it", problem)
@@ -52,14 +47,12 @@ func (p *problems) checkLabel(field, key, value string) {
 	}
 }
 
-// kubeletMaySet reports whether a kubelet starts with a label and the API server admits it.
+// kubeletMaySet reports whether a kubelet starts with a label in its flag --node-labels.
 func kubeletMaySet(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	ofKubernetes := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
 		domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io")
-	allowed := slices.Contains(mayRegister, key) || strings.HasSuffix(domain, "node.kubernetes.io") ||
-		strings.HasSuffix(domain, "kubelet.kubernetes.io")
-	return !ok || !ofKubernetes || allowed
+	return !ok || !ofKubernetes || kubeletapis.IsKubeletLabel(key)
 }
 
 // ownFields are those of a KubeletConfiguration that other fields of the spec decide.
@@ -99,10 +92,15 @@ var (
 	registryPattern = regexp.MustCompile(`^(_default|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d+)?)$`)
 )
 
+// newestContainerd is the newest minor of containerd 2 whose configuration has been read: 2.4 is to have no
+// credentials of registries in it.
+const newestContainerd = 3
+
 func (p *problems) checkRuntime(c *ContainerRuntime) {
 	p.version("spec.containerRuntime.version", c.Version, "2.3.7")
-	if c.Version != "" && !strings.HasPrefix(c.Version, "2.") {
-		p.add("spec.containerRuntime.version", "%q is not containerd 2; write e.g. 2.3.7", c.Version)
+	if v, err := semver.Parse(c.Version); err == nil && (v.Major != 2 || v.Minor > newestContainerd) {
+		p.add("spec.containerRuntime.version", "%q is not supported; choose containerd 2.0 to 2.%d, e.g. 2.3.7",
+			c.Version, newestContainerd)
 	}
 	p.word("spec.containerRuntime.sandboxImage", c.SandboxImage, imagePattern, defaultSandbox)
 	var seen []string

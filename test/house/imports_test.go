@@ -47,7 +47,7 @@ var parts = map[string]part{
 
 	// The generator of boot data: a library of its own, without a controller's.
 	"userdata": {theirs: []string{
-		"github.com/blang/semver/v4", "k8s.io/apimachinery/pkg/util/", "k8s.io/kubelet/config/", "sigs.k8s.io/json",
+		"github.com/blang/semver/v4", "k8s.io/apimachinery/pkg/util/", "k8s.io/kubelet/", "sigs.k8s.io/json",
 		"sigs.k8s.io/yaml",
 	}},
 

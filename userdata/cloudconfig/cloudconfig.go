@@ -1,28 +1,24 @@
 // Package cloudconfig renders boot data as a cloud-config, which cloud-init reads. All of it is one
-// stage: cloud-init writes files and installs packages once per machine, and a unit of systemd that
-// runs at each boot does the rest.
+// stage: cloud-init writes files once per machine, and a unit of systemd that runs at each boot does
+// the rest.
 package cloudconfig
 
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/capmcm/cluster-api-provider-mcm/userdata/content"
 )
 
-const unitFolder = "/etc/systemd/system/"
-
 // document has the keys of cloud-config. Those that are not set do not appear.
 type document struct {
 	APT              map[string]any `json:"apt,omitempty"`
 	Hostname         string         `json:"hostname,omitempty"`
 	NTP              map[string]any `json:"ntp,omitempty"`
-	PackageUpdate    bool           `json:"package_update,omitempty"`
-	Packages         []string       `json:"packages,omitempty"`
 	PreserveHostname *bool          `json:"preserve_hostname,omitempty"`
 	Run              [][]string     `json:"runcmd"`
 	SSHKeys          []string       `json:"ssh_authorized_keys,omitempty"`
@@ -40,8 +36,9 @@ type file struct {
 // Render returns the cloud-config of a plan. Text stays plain, so that the manager finds its
 // placeholders.
 func Render(p *content.Plan) ([]byte, error) {
-	d := document{
-		Packages: p.Packages, PackageUpdate: len(p.Packages) > 0, SSHKeys: p.SSHKeys, Run: run(p), WriteFiles: files(p),
+	d := document{SSHKeys: p.SSHKeys, Run: run(p)}
+	for _, f := range slices.Concat(p.Files, p.UnitFiles()) {
+		d.WriteFiles = append(d.WriteFiles, render(f))
 	}
 	if p.Hostname != "" {
 		d.Hostname, d.PreserveHostname = p.Hostname, new(bool)
@@ -77,38 +74,15 @@ func aptProxy(p *content.APTProxy) map[string]any {
 	return settings
 }
 
-// files are those of the plan, and the units.
-func files(p *content.Plan) []file {
-	list := make([]file, 0, len(p.Files)+len(p.Units))
-	for _, f := range p.Files {
-		list = append(list, render(f))
-	}
-	for _, unit := range p.Units {
-		if unit.Content != "" {
-			list = append(list, render(content.File{
-				Path: unitFolder + unit.Name, Content: []byte(unit.Content), Mode: 0o644,
-			}))
-		}
-		for _, dropIn := range unit.DropIns {
-			dropIn.Path = unitFolder + unit.Name + ".d/" + dropIn.Path
-			list = append(list, render(dropIn))
-		}
-	}
-	return list
-}
-
 func render(f content.File) file {
 	rendered := file{
 		Path: f.Path, Permissions: fmt.Sprintf("%04o", f.Mode), Append: f.Append, Content: string(f.Content),
 	}
-	if !utf8.Valid(f.Content) || strings.ContainsFunc(rendered.Content, isControl) {
+	if !content.IsText(f.Content) {
 		rendered.Encoding, rendered.Content = "b64", base64.StdEncoding.EncodeToString(f.Content)
 	}
 	return rendered
 }
-
-// isControl is true of what YAML would have to escape.
-func isControl(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }
 
 // run masks and enables units, and starts the one that does the rest without waiting for it: it
 // may wait for this very boot to finish.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/userdata/content"
@@ -17,7 +18,6 @@ import (
 const (
 	specVersion = "3.4.0"
 	defaultUser = "core"
-	unitFolder  = "/etc/systemd/system/"
 )
 
 type config struct {
@@ -107,27 +107,15 @@ func marshal(c config) ([]byte, error) {
 // files are those of the plan, and what other formats have keys for.
 func files(p *content.Plan) []content.File {
 	comments := strings.Join(p.Comments, "\n") + "\n"
-	list := []content.File{{Path: "/etc/mcm/generator", Content: []byte(comments), Mode: 0o644}}
+	list := []content.File{{Path: content.GeneratorPath, Content: []byte(comments), Mode: 0o644}}
 	if p.Hostname != "" {
-		list = append(list, content.File{Path: "/etc/hostname", Content: []byte(p.Hostname + "\n"), Mode: 0o644})
+		list = append(list, content.File{Path: content.HostnamePath, Content: []byte(p.Hostname + "\n"), Mode: 0o644})
 	}
 	if len(p.NTP) > 0 {
 		servers := "[Time]\nNTP=" + strings.Join(p.NTP, " ") + "\n"
-		list = append(list, content.File{
-			Path: "/etc/systemd/timesyncd.conf.d/90-mcm.conf", Content: []byte(servers), Mode: 0o644,
-		})
+		list = append(list, content.File{Path: content.NTPPath, Content: []byte(servers), Mode: 0o644})
 	}
-	list = append(list, p.Files...)
-	for _, u := range p.Units {
-		if u.Content != "" {
-			list = append(list, content.File{Path: unitFolder + u.Name, Content: []byte(u.Content), Mode: 0o644})
-		}
-		for _, dropIn := range u.DropIns {
-			dropIn.Path = unitFolder + u.Name + ".d/" + dropIn.Path
-			list = append(list, dropIn)
-		}
-	}
-	return list
+	return slices.Concat(list, p.Files, p.UnitFiles())
 }
 
 func render(f content.File) (file, error) {

@@ -10,6 +10,23 @@ readonly conf=/etc/mcm state=/var/lib/mcm run=/run/mcm
 log() { echo "mcm-setup: $*"; }
 fail() { log "$*" >&2; exit 1; }
 
+# packages installs what the spec lists, until that has succeeded once.
+packages() {
+  local names wait=DPkg::Lock::Timeout=600
+  mapfile -t names <"$conf/packages"
+  [ "${#names[@]}" -gt 0 ] && [ "${names[*]}" != "$(cat "$state/packages" 2>/dev/null)" ] || return 0
+  log "installing packages"
+  if command -v apt-get >/dev/null; then
+    export DEBIAN_FRONTEND=noninteractive
+    dpkg --configure -a # where a restart has interrupted it
+    apt-get -q -o "$wait" update
+    apt-get -q -y -o "$wait" install "${names[@]}"
+  else
+    dnf -q -y install "${names[@]}"
+  fi
+  echo "${names[*]}" >"$state/packages"
+}
+
 fips() {
   [ "$MCM_FIPS" != off ] || return 0
   [ "$(cat /proc/sys/crypto/fips_enabled 2>/dev/null)" != 1 ] || return 0
@@ -90,6 +107,23 @@ network() {
   echo "MCM_NODE_IP_FLAG=--node-ip=$v4,$v6" >"$run/kubelet.env"
 }
 
+# services starts units, and starts those anew whose files are not those of their last start: an image
+# may have started them before it had these.
+services() {
+  local unit files sum
+  while read -r unit files; do
+    # shellcheck disable=SC2086 # a list of words
+    sum=$(cat -- $files | sha256sum)
+    systemctl enable "$unit"
+    if [ "$(cat "$state/started/$unit" 2>/dev/null)" = "$sum" ]; then
+      systemctl start "$unit"
+    else
+      systemctl restart "$unit"
+      echo "$sum" >"$state/started/$unit"
+    fi
+  done <"$conf/services"
+}
+
 units() {
   local unit
   while read -r unit; do
@@ -97,15 +131,18 @@ units() {
   done <"$conf/units-before"
 }
 
-mkdir -p "$state/installed" "$state/done" "$run" /etc/kubernetes/manifests /etc/cni/net.d
+mkdir -p "$state/installed" "$state/started" "$state/done" "$run" /etc/kubernetes/manifests /etc/cni/net.d
+packages
 fips
 swap
 kernel
 programs
 network
+rm -f /etc/systemd/system/multi-user.target.wants/kubelet.service # of an image that starts it at once
 systemctl daemon-reload
-systemctl enable --now containerd.service
+services
 units
 /bin/bash /opt/mcm/commands.sh before
-systemctl start --no-block kubelet.service mcm-after-kubelet.service
+systemctl restart --no-block kubelet.service
+systemctl start --no-block mcm-after-kubelet.service
 log "done"
