@@ -15,7 +15,7 @@ const ProviderName = "Azure"
 const (
 	providerIDScheme = "azure://"
 	settleTime       = 30 * time.Second // Resource Manager may show what it made a moment later
-	userDataMax      = 64 << 10         // osProfile.customData before base64
+	userDataMax      = 1<<16 - 1        // osProfile.customData before base64
 )
 
 // nameLimits are what Azure takes as the name of a Linux VM and of its computer. It takes

@@ -144,9 +144,7 @@ func (s *spec) storage(r cloud.CreateRequest, labels map[string]string) ([]vmDis
 	}
 	add(rootDisk, rootDisk, r.Name, s.RootVolume)
 	disks = append(disks, s.disk(cloudInitDisk, ""))
-	volumes = append(volumes, sourced(cloudInitDisk, "cloudInitNoCloud", map[string]any{
-		"secretRef": map[string]string{"name": secretName(r)}, "networkData": networkData,
-	}))
+	volumes = append(volumes, bootVolume(r))
 	for i, v := range s.AdditionalVolumes {
 		name := fmt.Sprintf("disk%d", i)
 		if v.DataVolume != nil {
@@ -157,6 +155,16 @@ func (s *spec) storage(r cloud.CreateRequest, labels map[string]string) ([]vmDis
 		volumes = append(volumes, attached(name, v.VolumeSource))
 	}
 	return disks, volumes, templates
+}
+
+// bootVolume is the volume with the user data, in the format that MCM's driver has, but for Ignition,
+// which reads that since its version 2.24 only.
+func bootVolume(r cloud.CreateRequest) volume {
+	secret := map[string]string{"name": secretName(r)}
+	if cloud.IgnitionVersion(r.UserData) != "" {
+		return sourced(cloudInitDisk, "cloudInitConfigDrive", map[string]any{"secretRef": secret})
+	}
+	return sourced(cloudInitDisk, "cloudInitNoCloud", map[string]any{"secretRef": secret, "networkData": networkData})
 }
 
 // disk is the disk of a volume, as the class describes it under another name.

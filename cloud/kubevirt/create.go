@@ -59,6 +59,9 @@ func (s *spec) wrongRequest(r cloud.CreateRequest) []cloud.Problem {
 	if len(s.SSHKeys) > 0 && bytes.Contains(r.UserData, []byte("ssh_authorized_keys:")) {
 		bad("providerSpec.sshKeys", "is set, and the user data has ssh_authorized_keys; remove one of them")
 	}
+	if len(s.SSHKeys) > 0 && cloud.IgnitionVersion(r.UserData) != "" {
+		bad("providerSpec.sshKeys", "is set, and the user data is for Ignition; write them into its passwd.users")
+	}
 	return problems
 }
 

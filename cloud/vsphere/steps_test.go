@@ -236,6 +236,28 @@ func TestIgnition(t *testing.T) {
 	}
 }
 
+// TestIgnitionAsItIs: Ignition reads no document inside of another, nor cloud-init's guest information, so
+// what userdata generates for Flatcar has to arrive as it is.
+func TestIgnitionAsItIs(t *testing.T) {
+	t.Parallel()
+	const document = `{"ignition":{"version":"3.4.0"}}`
+	for _, guest := range []string{"coreos64Guest", "other4xLinux64Guest", "other5xLinux64Guest", ""} {
+		b, err := (&spec{GuestID: guest}).boot(request(document), config())
+		must(t, err)
+		want := map[string]string{
+			"extra " + ignitionProperty:               base64.StdEncoding.EncodeToString([]byte(document)),
+			"extra " + ignitionProperty + ".encoding": "base64",
+		}
+		if diff := cmp.Diff(want, values(b)); diff != "" {
+			t.Errorf("%q: %s", guest, diff)
+		}
+	}
+	_, err := (&spec{SSHKeys: []string{"k"}}).boot(request(document), config())
+	if err == nil || !strings.Contains(err.Error(), "passwd.users") {
+		t.Errorf("with SSH keys: %v, want to be told where they belong", err)
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -39,9 +39,9 @@ func (b boot) vApp() types.BaseVmConfigSpec {
 }
 
 // boot returns how a VM of that configuration gets its user data: as the class's
-// own vApp properties, which stand alone as with MCM; as Ignition for the guests
-// for which MCM does so; in vApp properties where the template has them; else as
-// guest information.
+// own vApp properties, which stand alone as with MCM; as the Ignition document that it
+// is, or in one for the guests for which MCM does so; in vApp properties where the
+// template has them; else as guest information.
 func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (boot, error) {
 	properties := propertiesOf(c)
 	if err := s.checkNetwork(r, properties); err != nil {
@@ -50,8 +50,13 @@ func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (b
 	switch {
 	case s.vAppGiven():
 		return setProperties(properties, "vapp.properties", s.VApp.Properties)
+	case s.readsIgnition(r.UserData):
+		if len(s.SSHKeys) > 0 {
+			return boot{}, keysProblem("cannot be added to an Ignition document; write them into passwd.users of secret.userData")
+		}
+		return ignitionBoot(r.UserData, properties)
 	case s.isIgnition():
-		return s.ignition(r, properties)
+		return ignitionBoot(s.wrapInIgnition(r), properties)
 	}
 	data, err := s.withKeys(r.UserData)
 	if err != nil {
@@ -74,6 +79,14 @@ func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (b
 		"guestinfo.userdata": encoded, "guestinfo.userdata.encoding": "base64",
 		"guestinfo.metadata": base64.StdEncoding.EncodeToString(meta), "guestinfo.metadata.encoding": "base64",
 	}}, nil
+}
+
+// readsIgnition reports whether Ignition reads the user data itself. MCM's driver puts whatever its
+// Ignition guests get into a document of version 2, for the installer of their time; one of version 3
+// reaches Ignition only as it is.
+func (s *spec) readsIgnition(userData []byte) bool {
+	version := cloud.IgnitionVersion(userData)
+	return version != "" && (!s.isIgnition() || !strings.HasPrefix(version, "2."))
 }
 
 // isIgnition reports whether MCM's driver gives these guests an Ignition document.
@@ -156,9 +169,9 @@ func wrapScript(script []byte, section string) []byte {
 		section, file, base64.StdEncoding.EncodeToString(script), file)
 }
 
-// ignition gives the VM an Ignition document that puts hostname, SSH keys and
-// user data where the guest's installer finds them.
-func (s *spec) ignition(r cloud.CreateRequest, properties map[string]types.VAppPropertyInfo) (boot, error) {
+// wrapInIgnition returns an Ignition document that puts hostname, SSH keys and user data
+// where the guest's installer finds them.
+func (s *spec) wrapInIgnition(r cloud.CreateRequest) []byte {
 	directory := "/var/lib/coreos-install"
 	if s.GuestID == string(types.VirtualMachineGuestOsIdentifierOther4xLinux64Guest) {
 		directory = "/var/lib/flatcar-install"
@@ -180,6 +193,11 @@ func (s *spec) ignition(r cloud.CreateRequest, properties map[string]types.VAppP
 		document["passwd"] = object{"users": []object{{"name": "core", "sshAuthorizedKeys": s.SSHKeys}}}
 	}
 	text, _ := json.Marshal(document) // strings and numbers only, so it never fails
+	return text
+}
+
+// ignitionBoot gives the VM a document where Ignition looks for it.
+func ignitionBoot(text []byte, properties map[string]types.VAppPropertyInfo) (boot, error) {
 	if _, there := properties[ignitionProperty]; there {
 		values := map[string]string{ignitionProperty: string(text)}
 		if encoding := ignitionProperty + ".encoding"; strings.EqualFold(properties[encoding].Id, encoding) {
@@ -237,6 +255,11 @@ func (s *spec) checkNetwork(r cloud.CreateRequest, properties map[string]types.V
 		return wrong(opCreate, "customization", "configures the network, too"+needs+"remove one of the two")
 	case s.vAppGiven():
 		return wrong(opCreate, "vapp.properties", "replaces user data and metadata"+needs+"remove one of the two")
+	case cloud.IgnitionVersion(r.UserData) != "":
+		return cloud.Worst(opCreate, []cloud.Problem{{
+			Severity: cloud.BlocksCreate, Field: "secret.userData",
+			Message: "is an Ignition document" + needs + "write the addresses into it and remove spec.network",
+		}}, cloud.BlocksCreate)
 	case s.isIgnition():
 		return wrong(opCreate, "guestId", "is "+s.GuestID+", which boots with Ignition"+needs+"choose another template")
 	case byProperty:

@@ -5,6 +5,8 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"encoding/json"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
 // include returns user data by which an instance fetches its boot data. Ignition gets a
@@ -12,7 +14,7 @@ import (
 // for cloud-init, which fetches once: it reads its own copy at later boots, when the object
 // has gone.
 func include(content []byte, link string) []byte {
-	version := ignitionVersion(content)
+	version := cloud.IgnitionVersion(content)
 	if version == "" {
 		return []byte("#include-once\n" + link + "\n")
 	}
@@ -27,18 +29,4 @@ func include(content []byte, link string) []byte {
 		}},
 	}}) // strings only, so it never fails
 	return text.Bytes()
-}
-
-// ignitionVersion returns the version of the specification that an Ignition configuration
-// follows; empty if content is none.
-func ignitionVersion(content []byte) string {
-	var c struct {
-		Ignition struct {
-			Version string `json:"version"`
-		} `json:"ignition"`
-	}
-	if json.Unmarshal(content, &c) != nil {
-		return ""
-	}
-	return c.Ignition.Version
 }

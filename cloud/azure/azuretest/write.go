@@ -106,7 +106,7 @@ func (c *Cloud) launch(r *Resource) error {
 
 // guest checks the settings of the operating system.
 func (c *Cloud) guest(r *Resource) error {
-	const most = 64 << 10
+	const most = 1<<16 - 1
 	os, _ := at(r.Properties, "osProfile").(map[string]any)
 	data, err := base64.StdEncoding.DecodeString(text(os["customData"]))
 	keys := list(at(os, "linuxConfiguration", "ssh", "publicKeys"))

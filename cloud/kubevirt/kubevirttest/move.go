@@ -228,8 +228,10 @@ func interfaces(vmi Object, serial int) []Object {
 // secretOf is the name of the Secret that a VM boots from.
 func secretOf(vm Object) string {
 	for _, volume := range vm.list("spec.template.spec.volumes") {
-		if name := volume.text("cloudInitNoCloud.secretRef.name"); name != "" {
-			return name
+		for _, format := range []string{"cloudInitNoCloud", "cloudInitConfigDrive"} {
+			if name := volume.text(format + ".secretRef.name"); name != "" {
+				return name
+			}
 		}
 	}
 	return ""
