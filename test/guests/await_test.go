@@ -1,8 +1,10 @@
 package guests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +16,11 @@ import (
 )
 
 // timeout bounds each step: the processor is emulated, and the machine may have much
-// other work.
-const timeout = 25 * time.Minute
+// other work. GUEST_STEP_TIMEOUT is another bound; one that is no duration counts as none.
+var timeout = func() time.Duration {
+	set, _ := time.ParseDuration(os.Getenv("GUEST_STEP_TIMEOUT"))
+	return cmp.Or(set, 25*time.Minute)
+}()
 
 // await watches the objects of a list until found returns true for an event, and ends
 // the test if that takes too long. A watch begins with what is there.
