@@ -50,7 +50,9 @@ func TestRefusals(t *testing.T) {
 		"label of another domain": {
 			"{example.com/pool: workers,", "{mynode.kubernetes.io/a: b,", "mynode", "node template",
 		},
-		"file that the format writes": {"path: /etc/example/name", "path: /etc/hostname", "spec.files[3].path", "another path"},
+		"file that the format writes": {
+			"path: /etc/example/name", "path: /etc/hostname", "spec.files[3].path", "another path",
+		},
 		"file that is a unit": {
 			"path: /etc/example/name", "path: /etc/systemd/system/example.service", "spec.files[3].path", "another path",
 		},
@@ -59,7 +61,8 @@ func TestRefusals(t *testing.T) {
 			"spec.units[1].dropIns[1].name", "another name",
 		},
 		"placeholder beside a carriage return": {
-			"    content: |\n      <<MACHINE_NAME>>", `    content: "<<MACHINE_NAME>>\r"`, "spec.files[3].content", "carriage return",
+			"    content: |\n      <<MACHINE_NAME>>", `    content: "<<MACHINE_NAME>>\r"`, "spec.files[3].content",
+			"carriage return",
 		},
 		"taint's effect":     {"effect: NoSchedule", "effect: Never", "spec.node.taints[0].effect", "NoExecute"},
 		"masked unit":        {"- name: example.service", "- name: apt-daily.timer", "spec.units[0].name", "remove it"},

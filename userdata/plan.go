@@ -54,28 +54,21 @@ func (s *Spec) plan() (*content.Plan, error) {
 // installs them: cloud-init would try once.
 func (s *Spec) packages() []string {
 	var names []string
-	os := s.OperatingSystem
+	os, updates := s.OperatingSystem, s.System.Updates != updatesOff
+	add := func(wanted bool, more ...string) {
+		if wanted {
+			names = append(names, more...)
+		}
+	}
 	withBase := os.Packages.Base == baseDefault
-	switch {
-	case os.usesAPT() && withBase:
-		names = append(names, "ca-certificates", "conntrack", "curl", "ethtool", "iptables", "kmod")
-	case os.usesDNF() && withBase:
-		// No curl: Amazon Linux has curl-minimal, which another curl conflicts with.
-		names = append(names, "ca-certificates", "conntrack-tools", "container-selinux", "ethtool",
-			"iptables-nft", "kmod", "tar")
-	}
-	if s.System.Updates != updatesOff && os.usesAPT() {
-		names = append(names, "unattended-upgrades")
-	}
-	if s.System.Updates != updatesOff && os.usesDNF() {
-		names = append(names, "dnf-automatic")
-	}
-	if len(s.NTP.Servers) > 0 && os.usesDNF() {
-		names = append(names, "chrony")
-	}
-	if s.System.FIPS == fipsEnable {
-		names = append(names, "crypto-policies-scripts")
-	}
+	add(os.usesAPT() && withBase, "ca-certificates", "conntrack", "curl", "ethtool", "iptables", "kmod")
+	// No curl: Amazon Linux has curl-minimal, which another curl conflicts with.
+	add(os.usesDNF() && withBase, "ca-certificates", "conntrack-tools", "container-selinux", "ethtool",
+		"iptables-nft", "kmod", "tar")
+	add(os.usesAPT() && updates, "unattended-upgrades")
+	add(os.usesDNF() && updates, "dnf-automatic")
+	add(os.usesDNF() && len(s.NTP.Servers) > 0, "chrony")
+	add(s.System.FIPS == fipsEnable, "crypto-policies-scripts")
 	return append(names, os.Packages.Extra...)
 }
 

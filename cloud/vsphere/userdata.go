@@ -52,7 +52,7 @@ func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (b
 		return setProperties(properties, "vapp.properties", s.VApp.Properties)
 	case s.readsIgnition(r.UserData):
 		if len(s.SSHKeys) > 0 {
-			return boot{}, keysProblem("cannot be added to an Ignition document; write them into passwd.users of secret.userData")
+			return boot{}, keysProblem("cannot be added to an Ignition document; write them into its passwd.users")
 		}
 		return ignitionBoot(r.UserData, properties)
 	case s.isIgnition():

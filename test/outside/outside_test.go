@@ -70,8 +70,8 @@ func goTool(t *testing.T, dir string, args ...string) {
 	}
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod", "GOPROXY=off", "GOWORK=off", "CLOUDTEST_MATRIX=",
-		"OUTSIDE_ROOT="+root, "OUTSIDE_MANAGER="+filepath.Join(dir, "manager"))
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod", "GOPROXY=off", "GOWORK=off",
+		"CLOUDTEST_MATRIX=", "OUTSIDE_ROOT="+root, "OUTSIDE_MANAGER="+filepath.Join(dir, "manager"))
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		cmd.Env = append(cmd.Env, "KUBEBUILDER_ASSETS="+filepath.Join(root, "out", "controlplane"))
 	}
