@@ -31,7 +31,7 @@ func secretRights() map[string]map[string]string {
 		"bootstrap":      {"capmcm-bootstrap-manager": "create,get,list,patch,watch"},
 		"controlplane": {
 			"capmcm-control-plane-manager": "create,get,list,patch,watch",
-			"capmcm-workload-tokens":       "create,delete,get,patch",
+			"capmcm-workload-tokens":       "create,delete,get,patch,update",
 		},
 		"runtime-extension": {"capmcm-runtime-extension-manager": "get"},
 		"native":            native, "native-bundle": native,
@@ -219,10 +219,27 @@ func checkAround(t *testing.T, all []*unstructured.Unstructured, d appsv1.Deploy
 			t.Error("the network policy opens all ports")
 		}
 	}
+	checkAdmitted(t, all, d)
 	for _, n := range of[corev1.Namespace](t, all, "Namespace") {
 		if n.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
 			t.Errorf("Namespace %s does not enforce the level restricted", n.Name)
 		}
+	}
+}
+
+// checkAdmitted: a quota is about the priority of the pods. GKE admits none of that priority outside of
+// kube-system without one.
+func checkAdmitted(t *testing.T, all []*unstructured.Unstructured, d appsv1.Deployment) {
+	t.Helper()
+	class := d.Spec.Template.Spec.PriorityClassName
+	admits := func(q corev1.ResourceQuota) bool {
+		return q.Namespace == d.Namespace && q.Spec.ScopeSelector != nil &&
+			slices.ContainsFunc(q.Spec.ScopeSelector.MatchExpressions, func(e corev1.ScopedResourceSelectorRequirement) bool {
+				return e.ScopeName == corev1.ResourceQuotaScopePriorityClass && slices.Contains(e.Values, class)
+			})
+	}
+	if quotas := of[corev1.ResourceQuota](t, all, "ResourceQuota"); class != "" && !slices.ContainsFunc(quotas, admits) {
+		t.Errorf("Deployment %s: no ResourceQuota is about priority class %s", d.Name, class)
 	}
 }
 
