@@ -35,6 +35,10 @@ func parameterize(o *unstructured.Unstructured, namespace, values string) (strin
 		if err := e.deployment(o, values); err != nil {
 			return "", err
 		}
+	case "ServiceAccount":
+		if metadata, _ := o.Object["metadata"].(map[string]any); annotated(o, values) {
+			metadata["annotations"] = e.word("{{ toJson " + values + ".serviceAccountAnnotations }}")
+		}
 	case "PrometheusRule", "PodMonitor", "ServiceMonitor", "ConfigMap":
 		if err := e.observed(o, values); err != nil {
 			return "", err
@@ -48,6 +52,11 @@ func parameterize(o *unstructured.Unstructured, namespace, values string) (strin
 		text = strings.ReplaceAll(text, fmt.Sprintf("HELM-EXPRESSION-%d-", i), expression)
 	}
 	return text, nil
+}
+
+// annotated reports whether the values have annotations for a ServiceAccount: for those of managers.
+func annotated(o *unstructured.Unstructured, values string) bool {
+	return values != ".Values.monitoring" && len(o.GetAnnotations()) == 0
 }
 
 // observed gives an object the labels by which a Prometheus or a Grafana finds it. Its own
