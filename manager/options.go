@@ -282,15 +282,15 @@ func (o *Options) addSafetyFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.up, "safety-up", s.up, "machines beyond replicas and surge at which a machine set is frozen")
 	fs.IntVar(&s.down, "safety-down", s.down, "machines below that at which it is unfrozen")
 	fs.DurationVar(&s.overshooting, "machine-safety-overshooting-period", s.overshooting,
-		"time between looks for machine sets with too many machines")
+		"interval between checks for machine sets with too many machines")
 	fs.DurationVar(&s.orphanVMs, "machine-safety-orphan-vms-period", s.orphanVMs,
-		"time between looks for VMs without a machine")
+		"interval between scans for VMs without a machine")
 	fs.BoolVar(&s.reportOnly, "machine-safety-orphan-vms-report-only", s.reportOnly,
-		"tell about VMs without a machine and leave them")
+		"report VMs without a machine, but do not delete them")
 	fs.DurationVar(&s.apiServerTimeout, "machine-safety-apiserver-statuscheck-timeout", s.apiServerTimeout,
 		"how long an API server may be unreachable before machines are frozen")
 	fs.DurationVar(&s.apiServerPeriod, "machine-safety-apiserver-statuscheck-period", s.apiServerPeriod,
-		"time between looks at the API servers; at least the timeout")
+		"interval between probes of the API servers; at least the timeout")
 	fs.BoolVar(&s.outages, "machine-safety-outage-protection", s.outages,
 		"replace no machine whose node was lost together with others of its zone or pool, unless its VM is gone")
 	fs.DurationVar(&s.outageLimit, "machine-safety-outage-limit", s.outageLimit,
@@ -338,7 +338,7 @@ func (o *Options) addIgnoredFlags(fs *pflag.FlagSet) {
 	i := &o.ignored
 	fs.StringVar(&i.cloudProvider, "cloud-provider", i.cloudProvider, "unused: a MachineClass names its cloud")
 	fs.StringVar(&i.contentType, "kube-api-content-type", i.contentType,
-		"unused: each kind is spoken in the best encoding that it has")
+		"unused: the encoding is chosen for each kind")
 	fs.DurationVar(&i.controllerStartInterval, "controller-start-interval", i.controllerStartInterval,
 		"unused: controllers start together")
 }

@@ -57,7 +57,7 @@ func (d *download) url(s *Spec) string {
 	return d.origin + "/" + d.file
 }
 
-// lines are /etc/mcm/artifacts: name, kind, sha256 and URL.
+// artifactLines are /etc/mcm/artifacts: name, kind, sha256 and URL.
 func (s *Spec) artifactLines() string {
 	if s.Artifacts.Preinstalled != nil {
 		return ""

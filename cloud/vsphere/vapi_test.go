@@ -15,7 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
 )
 
-// zones is a category of which a VM has one tag, teams one of which it has any number.
+// categories makes two: of zones a VM has one tag, of teams any number.
 func (s *vcsim) categories(t testing.TB) (zones, teams []string) {
 	t.Helper()
 	types := []string{"VirtualMachine"}

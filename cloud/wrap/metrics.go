@@ -45,9 +45,9 @@ func NewRecorder(r prometheus.Registerer) *Recorder {
 	m := &Recorder{
 		requests: counter("requests_total", "Requests made to the cloud.", "provider", "service"),
 		failed:   counter("requests_failed_total", "Requests to the cloud that failed.", "provider", "service"),
-		requestDuration: histogram("api_request_duration_seconds", "Time that a request to the cloud took that succeeded.",
+		requestDuration: histogram("api_request_duration_seconds", "Latency of successful requests to the cloud, in seconds.",
 			"provider", "service"),
-		durations: histogram("driver_request_duration_seconds", "Time that a call of a driver took that succeeded.",
+		durations: histogram("driver_request_duration_seconds", "Latency of successful driver calls, in seconds.",
 			"provider", "operation"),
 		failures: counter("driver_requests_failed_total", "Calls of a driver that failed.", "provider", "operation",
 			"error_code"),

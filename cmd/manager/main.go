@@ -63,7 +63,7 @@ func parse(name string, args []string, out io.Writer) (*options, error) {
 	o.AddFlags(flags)
 	flags.BoolVar(&o.drivers.Ambient, "ambient-credentials", false,
 		"let a MachineClass whose Secret has no credentials use those of the manager: environment, web identity or "+
-			"instance profile. Everybody who may create classes can use them then")
+			"instance profile. Anyone who may create classes can use them then")
 	flags.SetOutput(out)
 	flags.Usage = func() {
 		fmt.Fprintf(out, "%s runs the controllers of %s.\n\nFlags:\n%s", name, binary, flags.FlagUsages())

@@ -117,7 +117,7 @@ func (r *release) bundle(ctx context.Context, b bundle, metadata []byte) error {
 	return r.write(b.label, b.file, text)
 }
 
-// image of a container; clusterctl and the registry's proxies want a tag.
+// imageLine is that of a container; clusterctl and the registry's proxies want a tag.
 var imageLine = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(\S+)$`)
 
 // named returns objects with the image of this release.

@@ -63,7 +63,7 @@ func (c *Controller) find(ctx context.Context, p *pass) (cloud.VM, time.Duration
 	if !ok && p.object.Spec.ProviderID != "" {
 		return cloud.VM{}, 0, cloud.Worst("find VM", []cloud.Problem{{
 			Severity: cloud.BlocksAll, Field: "spec.providerID",
-			Message: fmt.Sprintf("%q is no providerID of cloud %s; make a MCMMachine with the right one, or none",
+			Message: fmt.Sprintf("%q is not a providerID of provider %s; delete this MCMMachine and create it with a valid one, or with none",
 				p.object.Spec.ProviderID, r.Driver.Traits().Name),
 		}}, cloud.BlocksAll)
 	}
@@ -156,7 +156,7 @@ func (c *Controller) vmNotFound(p *pass, settle time.Duration, cause error) erro
 		requeueAfter(p, missingVMCheck)
 		// A process that has just begun to look knows less than the status does.
 		if !provisioned(p.object) && !reportedGone(p.object) {
-			p.did.vmCondition = conditionFalse(machinev1.ReasonVMNotFound, "The VM is looked for: "+cause.Error())
+			p.did.vmCondition = conditionFalse(machinev1.ReasonVMNotFound, "VM not found, looking again: "+cause.Error())
 		}
 		return nil
 	}
@@ -168,7 +168,7 @@ func (c *Controller) vmNotFound(p *pass, settle time.Duration, cause error) erro
 		return nil
 	}
 	p.did.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(
-		"VM %s does not exist any more. It is not made again; delete the Machine, or let a MachineHealthCheck replace it",
+		"VM %s no longer exists and is not created again; delete the Machine, or let a MachineHealthCheck replace it",
 		p.object.Spec.ProviderID))
 	requeueAfter(p, c.Options.LookPeriod)
 	return nil
@@ -189,7 +189,7 @@ func (c *Controller) reportVMState(p *pass, found cloud.VM) {
 		p.did.vmCondition = conditionFalse(machinev1.ReasonVMFailed, vm.StateMessage("VM failed", found))
 	case cloud.StateDeleting:
 		p.did.vmCondition = conditionFalse(infrav1.ReasonInstanceDeleting,
-			vm.StateMessage("VM is being deleted, and not by this controller", found))
+			vm.StateMessage("VM is being deleted by something other than this controller", found))
 	case cloud.StatePending, cloud.StateRunning, cloud.StateUnknown:
 		if !provisioned(p.object) && !hasAddresses(p) {
 			p.did.vmCondition = conditionFalse(infrav1.ReasonWaitingForAddresses, "The VM has no address yet")

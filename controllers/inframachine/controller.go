@@ -100,7 +100,7 @@ func New(d Deps) *Controller {
 	}
 }
 
-// Reconcile brings a MCMMachine one observation closer to its spec:
+// Reconcile brings an MCMMachine one observation closer to its spec:
 //
 //  1. observe the MCMMachine, its Machine and Cluster; one that is paused or being moved is left alone;
 //  2. run the joining steps, or the leaving step if it is being deleted;
@@ -143,7 +143,7 @@ func (c *Controller) act(ctx context.Context, p *pass) error {
 	return c.join(ctx, p)
 }
 
-// join gives a MCMMachine its VM, and its Node what spec.nodeTemplate asks for.
+// join gives an MCMMachine its VM, and its Node what spec.nodeTemplate asks for.
 func (c *Controller) join(ctx context.Context, p *pass) error {
 	if p.seen.cluster == nil || p.seen.machine == nil {
 		if !provisioned(p.object) {
@@ -161,7 +161,7 @@ func (c *Controller) join(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// ensureFinalizer puts finalizer and owner id onto a MCMMachine before anything is
+// ensureFinalizer puts finalizer and owner id onto an MCMMachine before anything is
 // created for it, and takes over a providerID that only the Machine knows any more.
 func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {

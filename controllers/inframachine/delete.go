@@ -89,8 +89,8 @@ func (c *Controller) keepSharedVM(ctx context.Context, p *pass) (bool, error) {
 		return false, err
 	}
 	p.did.vmRetained = true
-	warn(p, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too; delete that one as "+
-		"well to remove the VM", p.object.Spec.ProviderID, other))
+	warn(p, eventRetained, fmt.Sprintf("VM %q not deleted: MCMMachine %s has the same spec.providerID; delete that one "+
+		"too to remove the VM", p.object.Spec.ProviderID, other))
 	return true, nil
 }
 
@@ -229,8 +229,8 @@ func deletionMessage(err error) string {
 	if !isPermanent(err) {
 		return "The VM could not be deleted: " + err.Error()
 	}
-	return fmt.Sprintf("%s; VM deletion waits for that. To remove the "+
-		"MCMMachine without its VM, set the annotation %s=true",
+	return fmt.Sprintf("%s; the VM cannot be deleted until this is resolved. To remove the "+
+		"MCMMachine and leave the VM, set the annotation %s=true",
 		err.Error(), machinev1.ReleaseAnnotation)
 }
 
@@ -242,7 +242,7 @@ func (c *Controller) retainVM(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	warn(p, eventRetained, fmt.Sprintf("VM %q stays: annotation %s asks for that; remove it in the cloud when it is not "+
+	warn(p, eventRetained, fmt.Sprintf("VM %q not deleted, as annotation %s asks; remove it in the cloud when it is not "+
 		"needed", p.object.Spec.ProviderID, machinev1.RetainVMAnnotation))
 	return nil
 }

@@ -9,13 +9,13 @@
 // The intent is an annotation that is written before the first create call, and
 // removed in the write that records the providerID of a complete VM. From then on
 // the VM is looked up, never created again: one listing per account and period
-// serves all machines. A MCMMachine that is created with a providerID starts there.
+// serves all machines. An MCMMachine that is created with a providerID starts there.
 //
 // Boot data that the cloud keeps outside of the VM is deleted once the Node has joined.
 //
 // A VM is registered with the load balancers of its class as soon as it runs, before anything
 // is asked of the workload cluster, and leaves them before it is deleted.
 //
-// Cluster API drains and deletes Nodes before it deletes a MCMMachine. Only when a
+// Cluster API drains and deletes Nodes before it deletes an MCMMachine. Only when a
 // whole Cluster is deleted it leaves Nodes behind, which are deleted here.
 package inframachine

@@ -59,7 +59,7 @@ func (c *Controller) fallBack(ctx context.Context, p *pass, refused error) (bool
 	}
 	p.did.events = append(p.did.events, kubeEvent{
 		corev1.EventTypeNormal, machinev1.EventClassFallback,
-		fmt.Sprintf("MachineClass %s is refused: %s; MachineClass %s follows", was, e, next.Name),
+		fmt.Sprintf("MachineClass %s cannot be used: %s; falling back to MachineClass %s", was, e, next.Name),
 	})
 	p.did.vmCondition = switching(was, next.Name)
 	requeueAfter(p, time.Millisecond)

@@ -103,7 +103,7 @@ func TestVMOfAClassThatNoRecordNames(t *testing.T) {
 	}
 }
 
-// restore brings a MCMMachine back to a backup, for a manager that begins after that. Unless it is
+// restore brings an MCMMachine back to a backup, for a manager that begins after that. Unless it is
 // changing its class there, the refusal is not on record either.
 func (w *env) restore(backup *infrav1.MCMMachine, changing bool) {
 	w.Helper()

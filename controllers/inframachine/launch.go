@@ -29,7 +29,7 @@ const (
 	pendingVMCheck  = 10 * time.Second // while a VM boots
 )
 
-// launch gives a MCMMachine its VM, unless it has one: that is looked at.
+// launch gives an MCMMachine its VM, unless it has one: that is looked at.
 func (c *Controller) launch(ctx context.Context, p *pass) error {
 	switch known := p.object.Spec.ProviderID != ""; {
 	case createStarted(p.object) && known:

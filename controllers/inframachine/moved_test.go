@@ -132,7 +132,7 @@ func TestPausedCopy(t *testing.T) {
 }
 
 // TestRetainedCopy: with preset providerID and owner id, and the annotation that
-// its VM is to stay, a MCMMachine never makes a VM and never removes one, whether
+// its VM is to stay, an MCMMachine never makes a VM and never removes one, whether
 // its own is there or not.
 func TestRetainedCopy(t *testing.T) {
 	t.Parallel()

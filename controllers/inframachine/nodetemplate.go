@@ -11,7 +11,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/nodetemplate"
 )
 
-// templateFields is where a MCMMachine has its template.
+// templateFields is where an MCMMachine has its template.
 var templateFields = nodetemplate.Fields{
 	Labels: "spec.nodeTemplate.labels", Annotations: "spec.nodeTemplate.annotations", Taints: "spec.nodeTemplate.taints",
 }

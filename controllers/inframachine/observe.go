@@ -18,7 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
 )
 
-// pass is one reconcile of a MCMMachine: what it has read, the object as it is
+// pass is one reconcile of an MCMMachine: what it has read, the object as it is
 // after what it wrote, and what the steps did. report derives the status from it.
 type pass struct {
 	seen   observation
@@ -125,7 +125,7 @@ func (c *Controller) resolveClass(ctx context.Context, o *infrav1.MCMMachine) (c
 	return c.classes.ResolveForClusterAPI(ctx, c.Client, o.Namespace, o.Spec.MachineClassRef.Name)
 }
 
-// observeClasses reads the classes that a MCMMachine without VM may get, where its spec names
+// observeClasses reads the classes that an MCMMachine without VM may get, where its spec names
 // several, and chooses one for a VM that nothing was asked for yet.
 func (c *Controller) observeClasses(ctx context.Context, p *pass) error {
 	o := p.object
@@ -148,7 +148,7 @@ func (c *Controller) observeClasses(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// missingOwner is why a MCMMachine is not reconciled at all.
+// missingOwner is why an MCMMachine is not reconciled at all.
 func missingOwner(p *pass) *condition {
 	if p.seen.machine == nil {
 		return conditionFalse(infrav1.ReasonWaitingForMachine,

@@ -24,7 +24,7 @@ func objectChanged() predicate.Predicate {
 	})
 }
 
-// machineChanged passes what a MCMMachine depends on of its Machine: of the
+// machineChanged passes what an MCMMachine depends on of its Machine: of the
 // status, which changes often, whether the Node is there and healthy.
 func machineChanged() predicate.Predicate {
 	return watch.Updates(func(was, is *clusterv1.Machine) bool {

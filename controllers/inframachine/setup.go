@@ -107,7 +107,7 @@ func (c *Controller) ofCluster(ctx context.Context, o client.Object) []reconcile
 		client.MatchingFields{index.MCMMachineByCluster: o.GetName()})
 }
 
-// ofInfraCluster are the MCMMachines of a MCMCluster's Cluster.
+// ofInfraCluster are the MCMMachines of an MCMCluster's Cluster.
 func (c *Controller) ofInfraCluster(ctx context.Context, o client.Object) []reconcile.Request {
 	name := o.GetLabels()[clusterv1.ClusterNameLabel]
 	if name == "" {

@@ -16,7 +16,7 @@ import (
 )
 
 // report is the status that follows from p. It is pure, and the only code that
-// builds a MCMMachineStatus: equal passes give equal bytes. What
+// builds an MCMMachineStatus: equal passes give equal bytes. What
 // nothing was found out about stays. A paused object reports only that it is paused.
 func report(p *pass) infrav1.MCMMachineStatus {
 	status := *p.object.Status.DeepCopy()

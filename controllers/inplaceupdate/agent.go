@@ -53,7 +53,7 @@ func running(u *update) bool {
 	return false
 }
 
-// empty moves the pods off the node, before the agent may touch it. Core leaves
+// drainNode moves the pods off the node, before the agent may touch it. Core leaves
 // that to the extension.
 func (e *Extension) drainNode(ctx context.Context, u *update) (answer, error) {
 	c := shown(u.node)
@@ -77,7 +77,7 @@ func (e *Extension) handOver(ctx context.Context, u *update) (answer, error) {
 	return answer{}, e.show(ctx, u, machinev1.ReasonReadyForUpdate, "The node has been drained and can be updated")
 }
 
-// await looks for what the agent says. An agent that has failed may still succeed.
+// awaitResult looks for what the agent says. An agent that has failed may still succeed.
 func (e *Extension) awaitResult(ctx context.Context, u *update) (answer, error) {
 	wants := u.machine.Spec.Version
 	has := u.node.Status.NodeInfo.KubeletVersion

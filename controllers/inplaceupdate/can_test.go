@@ -265,7 +265,7 @@ func TestCanUpdateMachineSet(t *testing.T) {
 				agent: "bootstrap",
 			},
 			[3]string{},
-			"not a MCMConfig", false,
+			"not an MCMConfig", false,
 		},
 		{
 			"one difference too many refuses all",

@@ -25,7 +25,7 @@ func (e *Extension) compareInfra(ctx context.Context, q question) (refusal strin
 	for _, o := range []object{was, is} {
 		if o.kind.Group != infrav1.GroupVersion.Group || !slices.Contains([]string{"MCMMachine", "MCMMachineTemplate"},
 			o.kind.Kind) {
-			return fmt.Sprintf("the infrastructure is a %s, not a MCMMachine", o.kind.Kind), nil
+			return fmt.Sprintf("the infrastructure is a %s, not an MCMMachine", o.kind.Kind), nil
 		}
 	}
 	if field := besides(was.metadata, is.metadata); field != "" {
@@ -67,7 +67,7 @@ func (e *Extension) compareBootstrap(_ context.Context, q question) (refusal str
 		return "", nil
 	case is.kind.Group != bootstrapv1.GroupVersion.Group || !slices.Contains([]string{"MCMConfig", "MCMConfigTemplate"},
 		is.kind.Kind):
-		return fmt.Sprintf("the %s's spec.%s differs, and it is not a MCMConfig", is.kind.Kind, field), nil
+		return fmt.Sprintf("the %s's spec.%s differs, and it is not an MCMConfig", is.kind.Kind, field), nil
 	case !q.agent.bootstrap:
 		return fmt.Sprintf("the MCMConfig's spec.%s differs, and annotation %s does not list %s", field,
 			infrav1.NodeAgentUpdatesAnnotation, itemBootstrap), nil

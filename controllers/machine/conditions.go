@@ -35,8 +35,8 @@ func progressConditions(p *pass, failure error, status machinev1.MachineStatus) 
 	found = append(found, besideConditions(p)...)
 	if p.seen.frozen {
 		return append(found, condition(machinev1.ConditionNodeReady, false, machinev1.ReasonFrozen,
-			cmp.Or(p.seen.cause, "Machines or Nodes cannot be listed")+"; correct the connection, credentials or rights "+
-				"(no decisions until then)"))
+			cmp.Or(p.seen.cause, "Machines or Nodes cannot be listed")+"; restore the connection, credentials or "+
+				"permissions (machines are neither created nor replaced until then)"))
 	}
 	if c, ok := refusedCondition(p, failure); ok {
 		return append(found, c)

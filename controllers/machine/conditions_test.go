@@ -24,7 +24,7 @@ func TestAFreezeThatIsOverIsNotToldAnyMore(t *testing.T) {
 	w.controller.Frozen = func() bool { return frozen }
 	w.controller.FreezeCause = func() string { return "Nodes cannot be listed: token expired" }
 	_, _ = w.reconcile("m")
-	if said := w.condition("m", machinev1.ConditionNodeReady); !strings.Contains(said, "token expired; correct") {
+	if said := w.condition("m", machinev1.ConditionNodeReady); !strings.Contains(said, "token expired; restore") {
 		t.Fatalf("condition %q: a freeze has to be told, with its cause", said)
 	}
 	frozen = false

@@ -72,8 +72,8 @@ func (c *Controller) deleteWithoutAccount(ctx context.Context, p *pass, cause er
 		cause = err
 	}
 	p.did.deletionBlocked = true
-	p.did.deletionWaitsFor = &waiting{outcome.Reason(cause), fmt.Sprintf("%s; VM deletion waits for that. To remove the "+
-		"Machine without its VM, set the annotation %s=true",
+	p.did.deletionWaitsFor = &waiting{outcome.Reason(cause), fmt.Sprintf("%s; the VM cannot be deleted until this is "+
+		"resolved. To remove the Machine and leave the VM, set the annotation %s=true",
 		cause.Error(), machinev1.ReleaseAnnotation)}
 	requeueAfter(p, longRetry) // class and Secret are watched
 	return false, nil

@@ -150,7 +150,7 @@ func (c *Controller) queued(p *pass, e *cloud.Error) bool {
 	return e.Reason == vm.ReasonUnprotected || e.Reason == cloud.ReasonRateBudget && !late
 }
 
-// waitReason is how conditions name what awaitsTurn is true for.
+// waitReason returns the condition reason of a wait for which queued is true.
 func waitReason(e *cloud.Error) string {
 	if e.Code == cloud.Throttled {
 		return machinev1.ReasonCloudThrottled
@@ -248,7 +248,7 @@ func (c *Controller) fallBack(ctx context.Context, p *pass, e *cloud.Error) (boo
 	}
 	p.did.events = append(p.did.events, kubeEvent{
 		corev1.EventTypeNormal, machinev1.EventClassFallback,
-		fmt.Sprintf("MachineClass %s is refused: %s; MachineClass %s follows", was, e, next.Name),
+		fmt.Sprintf("MachineClass %s cannot be used: %s; falling back to MachineClass %s", was, e, next.Name),
 	})
 	p.did.waitsFor = switching(was, next.Name)
 	requeueAfter(p, time.Millisecond)

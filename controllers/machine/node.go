@@ -186,7 +186,7 @@ func (c *Controller) setNodeCondition(ctx context.Context, p *pass, want corev1.
 	return nil
 }
 
-// nodeCondition returns the condition of that type, nil if the node has none.
+// nodeConditionOf returns the condition of that type, nil if the node has none.
 func nodeConditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == kind {

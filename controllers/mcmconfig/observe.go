@@ -104,7 +104,7 @@ func (f *facts) open() bool {
 	case !util.IsControlPlaneMachine(f.machine) &&
 		!conditions.IsTrue(f.cluster, clusterv1.ClusterControlPlaneInitializedCondition):
 		f.waitFor(bootstrapv1.ReasonWaitingForControlPlane,
-			"the control plane of Cluster %q is not initialized yet; one that runs elsewhere needs a MCMExternalControlPlane "+
+			"the control plane of Cluster %q is not initialized yet; one that runs elsewhere needs an MCMExternalControlPlane "+
 				"as spec.controlPlaneRef", f.cluster.Name)
 	default:
 		return true

@@ -18,7 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
 )
 
-// template is a MCMConfigTemplate of Cluster c1, which names Secret boot.
+// template is an MCMConfigTemplate of Cluster c1, which names Secret boot.
 func template(change ...func(*bootstrapv1.MCMConfigTemplate)) *bootstrapv1.MCMConfigTemplate {
 	t := &bootstrapv1.MCMConfigTemplate{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "t", UID: "template-uid",

@@ -84,11 +84,11 @@ func newProviderKind(name, prefix, done, help string, labels ...string) Provider
 	labels = append([]string{"createdAt"}, labels...)
 	return ProviderKind{
 		name:     name,
-		info:     desc(prefix+"_info", "Information about a "+name+"; always 1.", labels...),
+		info:     desc(prefix+"_info", "Information about an "+name+"; always 1.", labels...),
 		done:     desc(prefix+"_"+done, help),
-		deletion: desc(prefix+"_deletion_timestamp_seconds", "Unix time at which the deletion of a "+name+" was asked for."),
+		deletion: desc(prefix+"_deletion_timestamp_seconds", "Unix time at which the deletion of an "+name+" was asked for."),
 		condition: desc(prefix+"_status_condition",
-			"Status of a condition of a "+name+": 1 True, 0 False, 2 Unknown.", "condition", "reason"),
+			"Status of a condition of an "+name+": 1 True, 0 False, 2 Unknown.", "condition", "reason"),
 	}
 }
 

@@ -38,10 +38,10 @@ func TestMCMMachines(t *testing.T) {
 	deleting.DeletionTimestamp, deleting.Finalizers = new(metav1.Unix(1700000100, 0)), []string{"a/b"}
 	compare(t, "a machine is shown with the class that its VM has, and when its deletion began", clusterAPI(t,
 		clientOf(t, m, deleting)), `
-# HELP mcm_mcmmachine_deletion_timestamp_seconds Unix time at which the deletion of a MCMMachine was asked for.
+# HELP mcm_mcmmachine_deletion_timestamp_seconds Unix time at which the deletion of an MCMMachine was asked for.
 # TYPE mcm_mcmmachine_deletion_timestamp_seconds gauge
 mcm_mcmmachine_deletion_timestamp_seconds{name="m2",namespace="ns"} 1.7000001e+09
-# HELP mcm_mcmmachine_info Information about a MCMMachine; always 1.
+# HELP mcm_mcmmachine_info Information about an MCMMachine; always 1.
 # TYPE mcm_mcmmachine_info gauge
 mcm_mcmmachine_info{cluster="c1",createdAt="1700000000",failure_domain="",machine_class="first",name="m2",namespace="ns",provider_id=""} 1
 mcm_mcmmachine_info{cluster="c1",createdAt="1700000000",failure_domain="z1",machine_class="second",name="m1",namespace="ns",provider_id="sim:///m1"} 1
@@ -49,7 +49,7 @@ mcm_mcmmachine_info{cluster="c1",createdAt="1700000000",failure_domain="z1",mach
 # TYPE mcm_mcmmachine_provisioned gauge
 mcm_mcmmachine_provisioned{name="m1",namespace="ns"} 1
 mcm_mcmmachine_provisioned{name="m2",namespace="ns"} 0
-# HELP mcm_mcmmachine_status_condition Status of a condition of a MCMMachine: 1 True, 0 False, 2 Unknown.
+# HELP mcm_mcmmachine_status_condition Status of a condition of an MCMMachine: 1 True, 0 False, 2 Unknown.
 # TYPE mcm_mcmmachine_status_condition gauge
 mcm_mcmmachine_status_condition{condition="Ready",name="m1",namespace="ns",reason="InstanceNotFound"} 0
 `)
@@ -66,19 +66,19 @@ func TestMCMClustersAndControlPlanes(t *testing.T) {
 		{Type: "Available", Status: metav1.ConditionUnknown, Reason: "NotConnected"},
 	}
 	compare(t, "clusters and control planes are shown as machines are", clusterAPI(t, clientOf(t, cluster, plane)), `
-# HELP mcm_mcmcluster_info Information about a MCMCluster; always 1.
+# HELP mcm_mcmcluster_info Information about an MCMCluster; always 1.
 # TYPE mcm_mcmcluster_info gauge
 mcm_mcmcluster_info{cluster="c1",createdAt="1700000000",name="c1",namespace="ns"} 1
 # HELP mcm_mcmcluster_provisioned 1 once machines may be created.
 # TYPE mcm_mcmcluster_provisioned gauge
 mcm_mcmcluster_provisioned{name="c1",namespace="ns"} 0
-# HELP mcm_mcmexternalcontrolplane_info Information about a MCMExternalControlPlane; always 1.
+# HELP mcm_mcmexternalcontrolplane_info Information about an MCMExternalControlPlane; always 1.
 # TYPE mcm_mcmexternalcontrolplane_info gauge
 mcm_mcmexternalcontrolplane_info{cluster="c1",createdAt="1700000000",name="p1",namespace="ns",self_hosted="true",version="v1.36.3"} 1
 # HELP mcm_mcmexternalcontrolplane_initialized 1 once the API server has answered.
 # TYPE mcm_mcmexternalcontrolplane_initialized gauge
 mcm_mcmexternalcontrolplane_initialized{name="p1",namespace="ns"} 1
-# HELP mcm_mcmexternalcontrolplane_status_condition Status of a condition of a MCMExternalControlPlane: 1 True, 0 False, 2 Unknown.
+# HELP mcm_mcmexternalcontrolplane_status_condition Status of a condition of an MCMExternalControlPlane: 1 True, 0 False, 2 Unknown.
 # TYPE mcm_mcmexternalcontrolplane_status_condition gauge
 mcm_mcmexternalcontrolplane_status_condition{condition="Available",name="p1",namespace="ns",reason="NotConnected"} 2
 `)

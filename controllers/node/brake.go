@@ -72,7 +72,7 @@ func (c *Controller) hold(ctx context.Context, o *observation) error {
 	}
 	c.setHeld(o.name, true)
 	c.Events.Eventf(o.machine(), corev1.EventTypeWarning, machinev1.ReasonNodeDeletionHeld,
-		"node %s is being deleted together with many others: Machine and VM are kept for up to %s; to delete them now, "+
+		"Node %s is one of many that are being deleted: Machine and VM are kept for up to %s; to delete them now, "+
 			"delete the Machine or set annotation %s: %s on the node",
 		o.name, outage.Duration(c.holdLimit()), machinev1.NodeDeletionAnnotation, machinev1.NodeDeletionApproved)
 	return nil

@@ -36,7 +36,7 @@ func desired(node *corev1.Node, m *machinev1.Machine, class *machinev1.MachineCl
 	return want, append(problems, applyIdentity(want, m)...)
 }
 
-// identify says on the Node which Machine it belongs to.
+// applyIdentity writes on the Node which Machine it belongs to.
 func applyIdentity(want *corev1.Node, m *machinev1.Machine) []problem {
 	delete(want.Annotations, machinev1.NotManagedAnnotation)
 	want.Annotations[machinev1.NodeMachineAnnotation] = m.Name

@@ -151,7 +151,7 @@ func deletedAt(at time.Time) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.NewTime(at)) }
 }
 
-// neighbour is a node of the target and its machine.
+// onVM and ofVM give a Node and its Machine a VM.
 func onVM(id string) func(*corev1.Node) { return func(n *corev1.Node) { n.Spec.ProviderID = id } }
 
 func ofVM(id string) func(*machinev1.Machine) {

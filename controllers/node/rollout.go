@@ -61,7 +61,7 @@ func (c *Controller) rolling(ctx context.Context, set *machinev1.MachineSet, dep
 	return false, nil
 }
 
-// keepOff tells autoscalers to leave a Node alone. What its user has said stays.
+// disableScaleDown tells autoscalers not to remove a Node. A value that its user has set stays.
 func disableScaleDown(want *corev1.Node) {
 	if _, said := want.Annotations[machinev1.ScaleDownDisabledAnnotation]; said {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 )
 
-// pass is one reconcile of a MCMRemediation: what it has read, the object as it is after what
+// pass is one reconcile of an MCMRemediation: what it has read, the object as it is after what
 // it wrote, and what the steps did. report derives the status from it.
 type pass struct {
 	seen   observation

@@ -63,7 +63,7 @@ func ofMachine(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
-// ofInfraMachine is the MCMRemediation of the Machine that owns a MCMMachine.
+// ofInfraMachine is the MCMRemediation of the Machine that owns an MCMMachine.
 func ofInfraMachine(_ context.Context, o client.Object) []reconcile.Request {
 	for _, ref := range o.GetOwnerReferences() {
 		if ref.Kind == "Machine" {

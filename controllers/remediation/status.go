@@ -18,7 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
-// report is the status that follows from p. It is pure, and the only code that builds a
+// report is the status that follows from p. It is pure, and the only code that builds an
 // MCMRemediationStatus. A paused object reports only that it is paused.
 func report(p *pass) infrav1.MCMRemediationStatus {
 	status := *p.object.Status.DeepCopy()

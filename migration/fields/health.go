@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// tooMany is the share of unhealthy machines above which it is not the machines.
+	// maxUnhealthy is the share of unhealthy machines above which it is not the machines.
 	maxUnhealthy = "40%"
-	// fewest is the number of machines from which that share allows at least one.
+	// minMachinesForLimit is the number of machines from which that share allows at least one.
 	minMachinesForLimit = 3
-	// leastStartup is the least that Cluster API takes for nodeStartupTimeoutSeconds.
+	// minStartupTimeout is the least that Cluster API takes for nodeStartupTimeoutSeconds.
 	minStartupTimeout = 30 * time.Second
 )
 

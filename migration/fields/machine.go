@@ -58,14 +58,14 @@ var machineTable = []row[*nativeMachine, *clusterv1.Machine]{
 	}},
 }
 
-// mcmMachineTable has the fields that a MCMMachine and its template have in common and that
+// mcmMachineTable has the fields that an MCMMachine and its template have in common and that
 // nothing converts.
 var mcmMachineTable = []row[struct{}, *infrav1.MCMMachineSpec]{
 	{clusterAPI: "network", leavesClusterAPI: func(c *infrav1.MCMMachineSpec) outcome {
 		return when(len(c.Network.Devices) > 0,
 			blocked("the native API has no IP pools: finish would remove the MCMMachines, after which the addresses of running "+
 				"VMs go to others, and replacements would boot with DHCP",
-				"roll the pool to a MCMMachineTemplate without spec.network, or leave it on Cluster API"))
+				"roll the pool to an MCMMachineTemplate without spec.network, or leave it on Cluster API"))
 	}},
 }
 

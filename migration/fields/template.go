@@ -37,13 +37,13 @@ var templateTable = []row[*machinev1.MachineTemplateSpec, *clusterTemplate]{
 			}
 		},
 		leavesNative: func(*machinev1.MachineTemplateSpec) outcome {
-			return kept("becomes machineClassRef of a MCMMachineTemplate, and of a MCMConfigTemplate for the user data of " +
+			return kept("becomes machineClassRef of an MCMMachineTemplate, and of an MCMConfigTemplate for the user data of " +
 				"new machines")
 		},
 		leavesClusterAPI: func(c *clusterTemplate) outcome {
 			if c.infra == nil {
 				return blocked(fmt.Sprintf("%s %s does not exist, or is not this provider's", c.spec.InfrastructureRef.Kind,
-					c.spec.InfrastructureRef.Name), "name a MCMMachineTemplate")
+					c.spec.InfrastructureRef.Name), "name an MCMMachineTemplate")
 			}
 			return kept("MachineClass " + c.infra.Spec.Template.Spec.MachineClassRef.Name +
 				" and the node template become spec.class and spec.nodeTemplate")
@@ -91,7 +91,7 @@ var machineSpecTable = []row[*machinev1.MachineSpec, *infrav1.MCMMachineSpec]{
 	{native: "nodeTemplate.spec.taints", leavesNative: func(n *machinev1.MachineSpec) outcome {
 		taints := len(n.NodeTemplateSpec.Spec.Taints)
 		return when(taints > MaxTaints,
-			blocked(fmt.Sprintf("a MCMMachine has %d taints at most, these are %d", MaxTaints, taints), "remove some"))
+			blocked(fmt.Sprintf("an MCMMachine has %d taints at most, these are %d", MaxTaints, taints), "remove some"))
 	}},
 	{native: "nodeTemplate", leavesNative: func(n *machinev1.MachineSpec) outcome {
 		entry := refusedEntry(&n.NodeTemplateSpec)

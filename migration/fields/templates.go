@@ -45,7 +45,7 @@ func (c *toClusterAPI) fallbackClasses(class string) []string {
 	return nil
 }
 
-// configTemplate does so with a MCMConfigTemplate: new machines boot with the user
+// configTemplate does so with an MCMConfigTemplate: new machines boot with the user
 // data of the class.
 func (c *toClusterAPI) configTemplate(class string) string {
 	spec := bootstrapv1.MCMConfigSpec{MachineClassRef: &bootstrapv1.NameReference{Name: class}}

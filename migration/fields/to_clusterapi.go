@@ -21,7 +21,7 @@ import (
 // native ones say, and what becomes of each field that has no equal there. It reads
 // nothing and changes nothing; the same state yields the same objects.
 //
-// MachineDeployment, MachineSet, Machine and MCMMachine are paused, a MCMMachine
+// MachineDeployment, MachineSet, Machine and MCMMachine are paused, an MCMMachine
 // keeps its VM, and none has autoscaler bounds, status or
 // finalizers. Their owners have no UID yet. The health check is not
 // paused and is to be made last. A set without machines is copied only if it is the

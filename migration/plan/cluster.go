@@ -67,7 +67,7 @@ func (p *planner) oldCluster(object string, c *clusterv1.Cluster) {
 	}
 	if !c.Spec.ControlPlaneRef.IsDefined() {
 		block("spec.controlPlaneRef", "without a control plane Cluster API neither drains nor checks the machines",
-			"name a MCMExternalControlPlane")
+			"name an MCMExternalControlPlane")
 	}
 	p.controlPlane(object)
 }

@@ -44,7 +44,7 @@ func (p *planner) clusterMachines(want *migration.NativeObjects) {
 	}
 }
 
-// nativeCopy plans what the copy c of a MCMMachine is to have; both may be missing.
+// nativeCopy plans what the copy c of an MCMMachine is to have; both may be missing.
 func (p *planner) nativeCopy(out *MachinePlan, o *infrav1.MCMMachine, c *machinev1.Machine) {
 	if c == nil || o == nil {
 		return
@@ -59,7 +59,7 @@ func (p *planner) nativeCopy(out *MachinePlan, o *infrav1.MCMMachine, c *machine
 	}
 }
 
-// beingMade reports whether the VM of a MCMMachine may not be there yet.
+// beingMade reports whether the VM of an MCMMachine may not be there yet.
 func beingMade(o *infrav1.MCMMachine) bool {
 	return o.Spec.ProviderID == "" || o.Annotations[machinev1.CreateAttemptAnnotation] != ""
 }

@@ -33,19 +33,19 @@ func mcmMachineOf(s *migration.PoolState, m *clusterv1.Machine) *infrav1.MCMMach
 	return objects.Find(s.ClusterAPI.MCMMachines, m.Spec.InfrastructureRef.Name)
 }
 
-// provisioned reports whether a MCMMachine has found its VM.
+// provisioned reports whether an MCMMachine has found its VM.
 func provisioned(o *infrav1.MCMMachine) bool {
 	return ptr.Deref(o.Status.Initialization.Provisioned, false)
 }
 
-// vmGone reports whether the VM of a MCMMachine is certain to be gone. It moves like
+// vmGone reports whether the VM of an MCMMachine is certain to be gone. It moves like
 // any other, and is replaced by the new API's health check.
 func vmGone(o *infrav1.MCMMachine) bool {
 	c := meta.FindStatusCondition(o.Status.Conditions, infrav1.VMProvisionedCondition)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonInstanceNotFound
 }
 
-// vmCondition is what a MCMMachine says about its VM.
+// vmCondition is what an MCMMachine says about its VM.
 func vmCondition(o *infrav1.MCMMachine) string {
 	if c := meta.FindStatusCondition(o.Status.Conditions, infrav1.VMProvisionedCondition); c != nil {
 		return c.Reason + ": " + c.Message

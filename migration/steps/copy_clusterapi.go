@@ -85,7 +85,7 @@ func (e *Engine) writeCopies(ctx context.Context, s *migration.PoolState,
 	return false, nil
 }
 
-// vmsPending tells of a MCMMachine that has not found its VM yet; empty if all have.
+// vmsPending tells of an MCMMachine that has not found its VM yet; empty if all have.
 func vmsPending(s *migration.PoolState) string {
 	for i := range s.ClusterAPI.MCMMachines {
 		if o := &s.ClusterAPI.MCMMachines[i]; !provisioned(o) && !vmGone(o) {
@@ -216,7 +216,7 @@ func (e *Engine) writeSets(ctx context.Context, s *migration.PoolState, want *mi
 	return wrote, nil
 }
 
-// writeMachines writes each Machine, and once that is there what it owns: a
+// writeMachines writes each Machine, and once that is there what it owns: an
 // MCMMachine without its Machine would be cleaned up by Cluster API.
 func (e *Engine) writeMachines(ctx context.Context, s *migration.PoolState,
 	want *migration.ClusterAPIObjects,

@@ -34,7 +34,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 )
 
-// world is one API server and the least that controllers of both APIs do to
+// env is one API server and the least that controllers of both APIs do to
 // machines: acknowledge, make what is missing, delete what is too much. It holds
 // them to what they promise: a VM is made or deleted by exactly one of them.
 type env struct {

@@ -26,7 +26,7 @@ import (
 // releaseFinalizer is what IPAM providers keep a claim with until its address is free.
 const releaseFinalizer = "ipam.cluster.x-k8s.io/ReleaseAddress"
 
-// TestAddressesFromIPPools gives the VM of a MCMMachine an address from a pool, with the
+// TestAddressesFromIPPools gives the VM of an MCMMachine an address from a pool, with the
 // IPAM kinds of Cluster API's core and the rights of the infrastructure provider. The test
 // plays the IPAM provider.
 func TestAddressesFromIPPools(t *testing.T) {
@@ -132,7 +132,7 @@ func (s *suite) providerKubeconfig() string {
 	return path
 }
 
-// fromPool lets a MCMMachine take its address from a pool.
+// fromPool lets an MCMMachine take its address from a pool.
 func fromPool(nameservers ...string) func(*infrav1.MCMMachine) {
 	return func(o *infrav1.MCMMachine) {
 		o.Spec.Network = infrav1.MachineNetwork{Devices: []infrav1.NetworkDevice{{

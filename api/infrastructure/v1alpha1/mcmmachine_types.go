@@ -32,7 +32,7 @@ type MCMMachine struct {
 
 	// Spec is the desired state.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="has(self.network) == has(oldSelf.network) && (!has(self.network) || self.network == oldSelf.network)",message="spec.network cannot be changed, because the VM keeps the addresses that it was created with; create a MCMMachineTemplate with the new network, and name it in the MachineDeployment"
+	// +kubebuilder:validation:XValidation:rule="has(self.network) == has(oldSelf.network) && (!has(self.network) || self.network == oldSelf.network)",message="spec.network cannot be changed, because the VM keeps the addresses that it was created with; create an MCMMachineTemplate with the new network, and name it in the MachineDeployment"
 	// +kubebuilder:validation:XValidation:rule="self.machineClassRef.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name a MachineClass: lower case letters, digits, '-' and '.', with a letter or digit at both ends",fieldPath=".machineClassRef.name"
 	// +kubebuilder:validation:XValidation:rule="!has(self.fallbackClassRefs) || self.fallbackClassRefs.all(c, c.name != self.machineClassRef.name)",message="fallbackClassRefs must not have the class of machineClassRef, which comes first anyway; remove it",fieldPath=".fallbackClassRefs"
 	// +kubebuilder:validation:XValidation:rule="!has(self.fallbackClassRefs) || self.fallbackClassRefs.all(c, self.fallbackClassRefs.exists_one(d, d.name == c.name))",message="remove one of the fallbackClassRefs that have the same name",fieldPath=".fallbackClassRefs"

@@ -36,7 +36,7 @@ func (c *Cloud) instance(v *vm) map[string]any {
 	return out
 }
 
-// disk returns a disk as the API shows it.
+// show returns a disk as the API shows it.
 func (d *disk) show() map[string]any {
 	zone, name, _ := strings.Cut(d.at, "/")
 	out := maps.Clone(d.body)

@@ -97,7 +97,7 @@ func InfraClusterOf(ctx context.Context, c client.Reader, cluster *clusterv1.Clu
 	return infra, nil
 }
 
-// NamesInfraCluster reports whether the infrastructure of a Cluster is a MCMCluster.
+// NamesInfraCluster reports whether the infrastructure of a Cluster is an MCMCluster.
 func NamesInfraCluster(cluster *clusterv1.Cluster) bool {
 	ref := cluster.Spec.InfrastructureRef
 	return ref.Kind == "MCMCluster" && ref.APIGroup == infrav1.GroupVersion.Group && ref.Name != ""

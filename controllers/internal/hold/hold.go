@@ -71,7 +71,7 @@ func (g *Gate) Answer(ctx context.Context, o client.Object) (closed bool, err er
 	}
 	if held {
 		g.Events.Eventf(changed, corev1.EventTypeNormal, machinev1.EventHeld,
-			"Left alone, and all that belongs to it, as annotation %s asks: nothing that was begun is still going on",
+			"Reconciliation paused by annotation %s: no operation on this object, its VM or its Node is in progress",
 			machinev1.MigrationHoldAnnotation)
 	}
 	return true, nil

@@ -85,7 +85,7 @@ func (e *Engine) BootDataFailure(ownerID string, err error) (reason, message str
 		return "", "", false
 	}
 	return outcome.Reason(err), fmt.Sprintf("The node has joined, and the boot data that the cloud keeps of its VM could "+
-		"not be removed: %s; correct what the message names (tried again by itself)", err), true
+		"not be removed: %s; correct the cause (retried automatically)", err), true
 }
 
 // checkBootData refuses boot data with private keys for a VM of a control plane of Cluster

@@ -67,8 +67,8 @@ func (e *Engine) Join(ctx context.Context, o MemberOwner, since time.Time) (Join
 	failed := Joining{RetryAfter: cmp.Or(outcome.After(err, 0), outcome.Backoff(waited))}
 	if !isRateBudget(err) {
 		failed.Reason = outcome.Reason(err)
-		failed.Message = fmt.Sprintf("The VM could not be registered with its load balancers: %s; correct what the message "+
-			"names (tried again by itself)", err)
+		failed.Message = fmt.Sprintf("The VM could not be registered with its load balancers: %s; correct the "+
+			"cause (retried automatically)", err)
 	}
 	return failed, nil
 }
@@ -241,7 +241,7 @@ func givenUp(ref cloud.Ref, places []string, failure error) Departure {
 		return Departure{Done: true}
 	}
 	return Departure{Done: true, Message: fmt.Sprintf("VM %q is deleted and may still be registered with %s: %s; remove "+
-		"the member there if it stays", ref.ProviderID, strings.Join(places, ", "), failure)}
+		"the member there if it remains", ref.ProviderID, strings.Join(places, ", "), failure)}
 }
 
 // waits says what the deletion of a VM waits for, and since when.
@@ -250,14 +250,13 @@ func waits(r cloud.Registration, failure error, waited time.Duration) Departure 
 	if failure == nil {
 		return Departure{
 			RetryAfter: min(max(r.RetryAfter, time.Second), left), Reason: machinev1.ReasonDeregistering,
-			Message: fmt.Sprintf("VM leaves its load balancers: %s; it is deleted after %s at the latest",
+			Message: fmt.Sprintf("Waiting for load balancers to drain: %s; the VM is deleted within %s in any case",
 				strings.Join(r.Waiting, ", "), DeregistrationTimeout),
 		}
 	}
 	return Departure{
 		RetryAfter: min(cmp.Or(outcome.After(failure, 0), outcome.Backoff(waited)), left), Reason: outcome.Reason(failure),
-		Message: fmt.Sprintf("The VM could not be deregistered from its load balancers: %s; VM deletion waits for that, %s "+
-			"at the most", failure, DeregistrationTimeout),
+		Message: fmt.Sprintf("VM not deregistered from its load balancers: %s; VM deletion waits up to %s", failure, DeregistrationTimeout),
 	}
 }
 

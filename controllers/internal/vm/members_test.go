@@ -100,7 +100,7 @@ func (env *lifeEnv) memberships() string {
 	return strings.Join(found, " ")
 }
 
-// owner returns the object, whose process dies before its n-th effect.
+// memberOwner returns the object, whose process dies before its n-th effect.
 func (env *lifeEnv) memberOwner(dies int, err error) *memberOwner {
 	o := &memberOwner{object: env.object, life: &life{dies}}
 	env.wrap(func(a cloud.Account) cloud.Account { return mortal{a, o.life, err} })

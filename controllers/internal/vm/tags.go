@@ -163,8 +163,8 @@ func (e *Engine) TagsFailure(ownerID string, err error) (reason, message string,
 	if c.Reason == cloud.ReasonTagsUnsupported {
 		return c.Reason, "The tags of the VM do not follow the class: " + c.Err.Error(), true
 	}
-	return outcome.Reason(err), fmt.Sprintf("The tags of the VM could not be updated: %s; correct what the message names "+
-		"(tried again by itself)", err), true
+	return outcome.Reason(err), fmt.Sprintf("The tags of the VM could not be updated: %s; correct the cause "+
+		"(retried automatically)", err), true
 }
 
 // isRateBudget reports whether a call has not been made because of the cloud's rate.

@@ -115,7 +115,7 @@ func TestEachDoorJudgesItsOwn(t *testing.T) {
 			"elsewhere mcm native orphan-tagged restored",
 		},
 		"NativeWitness": {
-			"A VM that a MCMMachine adopted has an owner.",
+			"A VM that an MCMMachine adopted has an owner.",
 			doors{native: true, clusterAPIWitness: true},
 			"adopted elsewhere mcm native orphan-tagged restored",
 		},

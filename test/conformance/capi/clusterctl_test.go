@@ -134,7 +134,7 @@ func providerRepositories(t *testing.T, r release) {
 	}
 }
 
-// clusterctl decodes it strictly since v1.11. The version has to be of a series,
+// metadataYAML is decoded strictly by clusterctl since v1.11. The version has to be of a series,
 // and the contract that of the CRDs.
 func metadataYAML(t *testing.T, r release) {
 	t.Helper()
@@ -153,7 +153,7 @@ func metadataYAML(t *testing.T, r release) {
 	}
 }
 
-// clusterctl renames the one Namespace and moves everything else there, ServiceAccounts in bindings
+// componentsTargetNamespace: clusterctl renames the one Namespace and moves everything else there, ServiceAccounts in bindings
 // too. A binding to another provider's ServiceAccount names it as a User, which has no namespace.
 func componentsTargetNamespace(t *testing.T, r release) {
 	t.Helper()
@@ -290,7 +290,7 @@ func componentsCRDs(t *testing.T, r release) {
 	})
 }
 
-// clusterctl merges into what exists, and deletes what it has labelled: the
+// nothingOfTheNativeDoor: clusterctl merges into what exists, and deletes what it has labelled: the
 // native kinds of a seed are not its business. Classes are what this provider needs.
 func nothingOfTheNativeDoor(t *testing.T, r release) {
 	t.Helper()

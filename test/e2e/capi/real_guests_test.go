@@ -40,7 +40,7 @@ type guestCluster struct {
 }
 
 // TestRealGuests takes two pools through their life in which nothing is played but the cloud
-// controller manager: workers of flavor openstack-health-check, which boot with a MCMConfig, and
+// controller manager: workers of flavor openstack-health-check, which boot with an MCMConfig, and
 // workers that boot with a KubeadmConfig of Cluster API's own bootstrap provider. Both run
 // kubeadm join in a guest of a real Nova. A MachineHealthCheck replaces a guest whose kubelet
 // has been stopped.

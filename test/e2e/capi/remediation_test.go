@@ -138,7 +138,7 @@ func bootsOf(ledger []sim.Resource, id string) int {
 	return 0
 }
 
-// noRemediation fails while there is a MCMRemediation.
+// noRemediation fails while there is an MCMRemediation.
 func (p *pool) noRemediation(ctx context.Context) error {
 	var all infrav1.MCMRemediationList
 	err := p.m.cl.List(ctx, &all, client.InNamespace(p.namespace))

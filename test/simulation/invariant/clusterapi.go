@@ -74,7 +74,7 @@ func (c *Checker) claimants(r sim.Resource) []*infrav1.MCMMachine {
 	return found
 }
 
-// mcmIntentFirst: a VM is made only for a MCMMachine that says who it is, holds
+// mcmIntentFirst: a VM is made only for an MCMMachine that says who it is, holds
 // on to what is made, and may not be moved meanwhile.
 func mcmIntentFirst(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !made(before, now) || w == nil || !tagged(now) {
@@ -103,7 +103,7 @@ func mcmIntentFirst(c *Checker, before *sim.Resource, now sim.Resource, w *Write
 	return fmt.Errorf("VM %s is made for owner id %q, which no MCMMachine there has", now.ID, id)
 }
 
-// mcmNoSecondVM: a MCMMachine that has a providerID, from its birth or since its
+// mcmNoSecondVM: an MCMMachine that has a providerID, from its birth or since its
 // VM was made, gets no VM any more, whatever became of that one.
 func mcmNoSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !made(before, now) || w == nil || !tagged(now) {
@@ -117,7 +117,7 @@ func mcmNoSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer
 	return nil
 }
 
-// vmStays: the VM of a MCMMachine is ended only when that is being deleted, or was when
+// vmStays: the VM of an MCMMachine is ended only when that is being deleted, or was when
 // the reconcile began: clusterctl creates it anew in the target of a move.
 func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !c.ended(before, now) || w == nil {
@@ -144,7 +144,7 @@ func (c *Checker) wasDeleted(id string, at time.Time) bool {
 	return !deleted.IsZero() && !deleted.After(at) && c.created[id].After(at)
 }
 
-// copies reports whether a MCMMachine is only the copy of a native Machine, which is
+// copies reports whether an MCMMachine is only the copy of a native Machine, which is
 // being deleted: a move between the APIs had not reached its VM yet.
 func (c *Checker) copies(m *infrav1.MCMMachine, vm sim.Resource) bool {
 	_, rests := m.Annotations[clusterv1.PausedAnnotation]
@@ -200,7 +200,7 @@ type place struct {
 // neither.
 type presence struct{ paused time.Time }
 
-// noteCluster remembers where Clusters live.
+// noteClusters remembers where Clusters live.
 func (c *Checker) noteClusters(change apiserver.Change) {
 	switch change.Object().(type) {
 	case *clusterv1.Cluster, *infrav1.MCMCluster:
@@ -245,7 +245,7 @@ func mcmIn(c apiserver.Change) (before, after *infrav1.MCMMachine) {
 	return before, after
 }
 
-// mcmNothingLeftBehind: a MCMMachine goes only when its VM is gone, unless it is
+// mcmNothingLeftBehind: an MCMMachine goes only when its VM is gone, unless it is
 // to be left.
 func mcmNothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 	before, after := mcmIn(change)
@@ -265,7 +265,7 @@ func mcmNothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error 
 	return nil
 }
 
-// mcmProviderIDStays: a MCMMachine keeps its VM once it has been told to core.
+// mcmProviderIDStays: an MCMMachine keeps its VM once it has been told to core.
 func mcmProviderIDStays(_ *Checker, change apiserver.Change, w *Writer) error {
 	before, after := mcmIn(change)
 	if w == nil || before == nil || after == nil {
@@ -274,8 +274,8 @@ func mcmProviderIDStays(_ *Checker, change apiserver.Change, w *Writer) error {
 	return sameVM("MCMMachine "+after.Name, before.Spec.ProviderID, after.Spec.ProviderID)
 }
 
-// clusterGoesLast: a MCMCluster goes only when nothing of its Cluster's machines
-// is left in the cloud, but what was to be left, and the VM of a MCMMachine that
+// clusterGoesLast: an MCMCluster goes only when nothing of its Cluster's machines
+// is left in the cloud, but what was to be left, and the VM of an MCMMachine that
 // somebody else took out of the API server, finalizers first.
 func clusterGoesLast(c *Checker, change apiserver.Change, w *Writer) error {
 	before, ok := change.Old.(*infrav1.MCMCluster)

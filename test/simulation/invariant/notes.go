@@ -55,7 +55,7 @@ func (c *Checker) noteWanted(o client.Object) {
 	}
 }
 
-// noteDeletion remembers since when a MCMMachine is being deleted, and when a move
+// noteDeletion remembers since when an MCMMachine is being deleted, and when a move
 // created it in another management cluster.
 func (c *Checker) noteDeletion(change apiserver.Change, m *infrav1.MCMMachine) {
 	id := mcmID(m)

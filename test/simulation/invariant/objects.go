@@ -60,7 +60,7 @@ func machineIn(c apiserver.Change) (before, after *machinev1.Machine) {
 }
 
 // nothingLeftBehind: a Machine goes only when its VM is gone, unless the user
-// releases it without, or it has moved to a MCMMachine.
+// releases it without, or it has moved to an MCMMachine.
 func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 	before, after := machineIn(change)
 	if before == nil || after != nil || w == nil || before.Annotations[machinev1.ReleaseAnnotation] == "true" {

@@ -194,15 +194,15 @@ func writes() []Mutation {
 func clusterAPI() []Mutation {
 	const inframachine = "controllers/inframachine"
 	return []Mutation{
-		{"the VM of a MCMMachine is asked for before that is written down", []Target{
+		{"the VM of an MCMMachine is asked for before that is written down", []Target{
 			{inframachine, "vmOwner.RecordIntent", Body(`return nil`)},
 		}},
-		{"a MCMMachine whose VM has vanished gets another", []Target{
+		{"an MCMMachine whose VM has vanished gets another", []Target{
 			{inframachine, "(*Controller).vmNotFound", Before(`infrav1.ReasonInstanceNotFound`,
 				`if err := recv.patch(context.Background(), arg0, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "" }); `+
 					`err != nil { return err }`)},
 		}},
-		{"the finalizer of a MCMMachine is removed while its VM is still being deleted", []Target{
+		{"the finalizer of an MCMMachine is removed while its VM is still being deleted", []Target{
 			{inframachine, "(*Controller).deleteVM", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
 		}},
 		{"MCMMachines of a paused Cluster are acted upon", []Target{

@@ -316,7 +316,7 @@ func (w *World) spring(name string) {
 	}
 }
 
-// copyByHand has a user take a Machine or a MCMMachine that has a VM out of the API
+// copyByHand has a user take a Machine or an MCMMachine that has a VM out of the API
 // server, finalizers first, and create it again a little later from a copy, as one
 // does who restores single objects from a backup. Its VM runs on meanwhile. This
 // happens once to a machine: what is away twice looks like an orphan in between.
