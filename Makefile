@@ -131,15 +131,15 @@ e2e: controlplane capi ## with the real Cluster API core manager and clusterctl,
 	@$(CHART_TEST)
 
 AUTOSCALER ?=
-DOOR       ?= native
+API        ?= native
 
 .PHONY: autoscaler
-autoscaler: controlplane ## with a cluster-autoscaler binary: AUTOSCALER=path DOOR=native|capi
-	@[ "$(DOOR)" = native ] || [ "$(DOOR)" = capi ] || { echo "make autoscaler: DOOR is native or capi, not $(DOOR)" >&2; exit 1; }
+autoscaler: controlplane ## with a cluster-autoscaler binary: AUTOSCALER=path API=native|capi
+	@[ "$(API)" = native ] || [ "$(API)" = capi ] || { echo "make autoscaler: API is native or capi, not $(API)" >&2; exit 1; }
 	@[ -n "$(AUTOSCALER)" ] || echo "make autoscaler: AUTOSCALER names no binary, so only the test that plays the autoscaler runs"
-	@[ "$(DOOR)" = native ] || $(MAKE) capi
+	@[ "$(API)" = native ] || $(MAKE) capi
 	@export AUTOSCALER="$(if $(AUTOSCALER),$(abspath $(AUTOSCALER)))"; \
-	if [ "$(DOOR)" = native ]; then go test -v -count=1 -timeout 30m ./test/e2e/autoscaler; \
+	if [ "$(API)" = native ]; then go test -v -count=1 -timeout 30m ./test/e2e/autoscaler; \
 	else cd test/e2e/capi && go test -v -count=1 -timeout 30m -run '^TestAutoscaler$$' .; fi
 
 KUBEADM ?=

@@ -26,7 +26,7 @@ import (
 // and which has the names of the controllers that run. Nodes, Pods and Secrets are
 // not compared.
 func CatchingUp(mgr ctrl.Manager, live client.Reader, namespace string, which []string) ctrl.Manager {
-	kinds := cachedKinds(DoorsOf(which))
+	kinds := cachedKinds(APIGroupsOf(which))
 	return &catchingUp{Manager: mgr, done: make(chan struct{}), wait: func(ctx context.Context) bool {
 		err := fresh.CatchUp(ctx, fresh.CatchUpDeps{
 			Cache: mgr.GetClient(), Live: live, Clock: clock.RealClock{}, Namespace: namespace,
@@ -35,10 +35,10 @@ func CatchingUp(mgr ctrl.Manager, live client.Reader, namespace string, which []
 	}}
 }
 
-// cachedKinds are the kinds whose objects decisions of these doors are about.
-func cachedKinds(doors []Door) []client.ObjectList {
+// cachedKinds are the kinds whose objects decisions of these groups are about.
+func cachedKinds(groups []APIGroup) []client.ObjectList {
 	core := []client.ObjectList{&clusterv1.ClusterList{}, &clusterv1.MachineList{}}
-	of := map[Door][]client.ObjectList{
+	of := map[APIGroup][]client.ObjectList{
 		Native: {
 			&machinev1.MachineDeploymentList{}, &machinev1.MachineSetList{}, &machinev1.MachineList{},
 			&machinev1.MachineClassList{},
@@ -52,7 +52,7 @@ func cachedKinds(doors []Door) []client.ObjectList {
 	}
 	var kinds []client.ObjectList
 	known := map[string]bool{}
-	for _, d := range doors {
+	for _, d := range groups {
 		for _, kind := range of[d] {
 			if name := fmt.Sprintf("%T", kind); !known[name] {
 				known[name] = true

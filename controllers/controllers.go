@@ -67,11 +67,11 @@ type Deps struct {
 	// because Machines or Nodes cannot be listed; may be nil.
 	TellFrozen func(frozen func() bool)
 	// Served reports whether the API server serves a kind. The collectors of orphans
-	// look for owners behind a door that is served although its controllers run
-	// elsewhere. Nil: only the doors that run here.
+	// look for owners of an API group that is served although its controllers run
+	// elsewhere. Nil: only the groups that run here.
 	Served func(Kind) bool
 	// Clusters are the connections to the workload clusters of Cluster API; nil if
-	// only the native door is open.
+	// only the native API is served.
 	Clusters clustercache.ClusterCache
 	// WatchFilter is the value of Cluster API's label that objects must have; empty
 	// is no filter.
@@ -102,10 +102,10 @@ type Options struct {
 
 // A Controller is what can be run on its own.
 type Controller struct {
-	Name string // of its queue in MCM, for --controllers, logs and metrics
-	Door Door   // whose kinds must all be served
-	Why  string // what it does, in a few words
-	add  func(s *setup) error
+	Name  string   // of its queue in MCM, for --controllers, logs and metrics
+	Group APIGroup // whose kinds must all be served
+	Why   string   // what it does, in a few words
+	add   func(s *setup) error
 }
 
 // All is the one list of controllers.
@@ -139,7 +139,7 @@ func All() []Controller {
 type setup struct {
 	Deps
 	mgr     ctrl.Manager
-	running []Door
+	running []APIGroup
 	classes *class.Resolver
 	frozen  func() bool
 	cause   func() string // of that
@@ -158,7 +158,7 @@ type setup struct {
 // Setup adds the controllers of these names to mgr, whose caches get the indexes
 // that they need. It is called once for a manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error {
-	if err := index.Setup(ctx, mgr.GetFieldIndexer(), controlIndexes(DoorsOf(which), d.served)); err != nil {
+	if err := index.Setup(ctx, mgr.GetFieldIndexer(), controlIndexes(APIGroupsOf(which), d.served)); err != nil {
 		return fmt.Errorf("index the control cluster: %w", err)
 	}
 	if d.Target != nil && d.Target.Cache != nil {
@@ -167,7 +167,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 		}
 	}
 	s := &setup{
-		Deps: d, mgr: mgr, running: DoorsOf(which), classes: class.New(d.Clouds), frozen: func() bool {
+		Deps: d, mgr: mgr, running: APIGroupsOf(which), classes: class.New(d.Clouds), frozen: func() bool {
 			return false
 		}, visits: &hold.Visits{}, permits: permit.New(d.Client, d.Clock, d.Options.Machine.MaxReplacements),
 		fallback: fallback.NewMemory(d.Clock, d.Options.Machine.ResourceExhaustedRetry),

@@ -14,7 +14,7 @@ func TestSelect(t *testing.T) {
 	nothing := func(Kind) bool { return false }
 	var native []string
 	for _, c := range All() {
-		if c.Door == Native {
+		if c.Group == Native {
 			native = append(native, c.Name)
 		}
 	}
@@ -34,7 +34,7 @@ func TestSelect(t *testing.T) {
 		want   []string
 		err    string
 	}{
-		"All": {"the default is all controllers whose door is open", []string{"*"}, all, native, ""},
+		"All": {"the default is all controllers whose kinds are served", []string{"*"}, all, native, ""},
 		"Some": {
 			"named ones run in the list's order",
 			[]string{"machineset", "machine"},
@@ -50,7 +50,7 @@ func TestSelect(t *testing.T) {
 			"machinesafetyorphanvms",
 		},
 		"NotServed": {
-			"a door whose kinds are not served stays closed, and then there is nothing to do",
+			"an API whose kinds are not served stays closed, and then there is nothing to do",
 			[]string{"*"},
 			classOnly, nil, "machine.sapcloud.io lacks machinedeployments.machine.sapcloud.io, machines.machine.sapcloud.io, " +
 				"machinesets",
@@ -62,7 +62,7 @@ func TestSelect(t *testing.T) {
 			"needs machinedeployments",
 		},
 		"Closed": {
-			"no door is open before CRDs are applied",
+			"no API is open before CRDs are applied",
 			[]string{"*"},
 			nothing, nil,
 			"infrastructure.cluster.x-k8s.io lacks mcmclusters",

@@ -16,9 +16,9 @@ func (d *Deps) served(k Kind) bool { return d.Served != nil && d.Served(k) }
 
 func (d *Deps) unserved(k Kind) bool { return !d.served(k) }
 
-// witnesses says which door, besides those that run here, is asked for owners
+// witnesses says which group, besides those that run here, is asked for owners
 // of VMs before one is taken for an orphan.
-func witnesses(running []Door, served func(Kind) bool) (native, infrastructure bool) {
+func witnesses(running []APIGroup, served func(Kind) bool) (native, infrastructure bool) {
 	collects := slices.Contains(running, Native) || slices.Contains(running, Infrastructure)
 	native = collects && !slices.Contains(running, Native) && served(Kind{"machines", machinev1.GroupVersion})
 	infrastructure = collects && !slices.Contains(running, Infrastructure) && !slices.ContainsFunc(Infrastructure.Needs(),
@@ -26,12 +26,12 @@ func witnesses(running []Door, served func(Kind) bool) (native, infrastructure b
 	return native, infrastructure
 }
 
-// controlIndexes are the indexes of the control cluster that these doors need.
+// controlIndexes are the indexes of the control cluster that these groups need.
 // Only kinds that are served may be indexed.
-func controlIndexes(doors []Door, served func(Kind) bool) []index.Index {
+func controlIndexes(groups []APIGroup, served func(Kind) bool) []index.Index {
 	var found []index.Index
-	has := func(d Door) bool { return slices.Contains(doors, d) }
-	native, infrastructure := witnesses(doors, served)
+	has := func(d APIGroup) bool { return slices.Contains(groups, d) }
+	native, infrastructure := witnesses(groups, served)
 	if has(Native) {
 		found = append(found, index.Control()...)
 	} else if has(Infrastructure) || has(Bootstrap) {
@@ -56,7 +56,7 @@ func controlIndexes(doors []Door, served func(Kind) bool) []index.Index {
 }
 
 // ownsVMs reports whether an index is of a kind that the collector of the other
-// door reads.
+// group reads.
 func ownsVMs(x index.Index) bool {
 	switch x.Object.(type) {
 	case *infrav1.MCMMachine, *infrav1.MCMCluster:

@@ -69,10 +69,10 @@ func (w *classEnv) finalizers(o client.Object) []string {
 	return slices.Sorted(slices.Values(o.GetFinalizers()))
 }
 
-// TestClassOfBothDoors: while a pool moves, its class and Secret are held by each
-// door that has users, held and terminating ones included, and at every moment
+// TestClassOfBothAPIs: while a pool moves, its class and Secret are held by each
+// group that has users, held and terminating ones included, and at every moment
 // at least one holds them.
-func TestClassOfBothDoors(t *testing.T) {
+func TestClassOfBothAPIs(t *testing.T) {
 	t.Parallel()
 	w := newClassEnv(t)
 	expect := func(why string, native, clusterAPI bool) {

@@ -12,28 +12,28 @@ import (
 // both: a VM that was migrated to the other API has an owner there.
 
 func addOrphans(s *setup) error {
-	doors := []orphan.Owners{orphan.NewMachines(s.Client, s.Live, s.Namespace)}
+	apis := []orphan.Owners{orphan.NewMachines(s.Client, s.Live, s.Namespace)}
 	if _, other := witnesses(s.running, s.served); other || slices.Contains(s.running, Infrastructure) {
-		doors = append(doors, orphan.OwnersOnly(orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)))
+		apis = append(apis, orphan.OwnersOnly(orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)))
 	}
-	return s.collect("machinesafetyorphanvms", machineComponent, machinev1.HeldOrphansAnnotation, doors)
+	return s.collect("machinesafetyorphanvms", machineComponent, machinev1.HeldOrphansAnnotation, apis)
 }
 
 func addMCMOrphans(s *setup) error {
-	doors := []orphan.Owners{orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)}
+	apis := []orphan.Owners{orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)}
 	if other, _ := witnesses(s.running, s.served); other || slices.Contains(s.running, Native) {
-		doors = append(doors, orphan.OwnersOnly(orphan.NewMachines(s.Client, s.Live, s.Namespace)))
+		apis = append(apis, orphan.OwnersOnly(orphan.NewMachines(s.Client, s.Live, s.Namespace)))
 	}
-	return s.collect("mcmorphanvms", "mcmorphanvms-controller", machinev1.HeldClusterAPIOrphansAnnotation, doors)
+	return s.collect("mcmorphanvms", "mcmorphanvms-controller", machinev1.HeldClusterAPIOrphansAnnotation, apis)
 }
 
 // collect adds a collector, whose metrics two of them share.
-func (s *setup) collect(name, component, heldKey string, doors []orphan.Owners) error {
+func (s *setup) collect(name, component, heldKey string, apis []orphan.Owners) error {
 	c := orphan.New(orphan.Deps{
 		Name: name, HeldKey: heldKey, Client: s.Client, Live: s.Live, Namespace: s.Namespace,
 		Classes: s.classes, Clock: s.Clock, Events: s.Events(component),
 		Options: s.Options.Orphans, Fresh: cloud.NotBefore,
-		Doors: doors,
+		APIs: apis,
 	})
 	if s.Metrics != nil {
 		if err := c.Register(s.Metrics, s.Clouds.Names()); err != nil {

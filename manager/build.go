@@ -128,11 +128,11 @@ func (o *Options) selected(served func(controllers.Kind) bool) ([]string, error)
 	return which, nil
 }
 
-// leasesOf are the names of the leases of the doors of these controllers.
+// leasesOf are the names of the leases of the API groups of these controllers.
 func leasesOf(which []string) []string {
 	var names []string
-	for _, door := range controllers.DoorsOf(which) {
-		names = append(names, door.Leases()...)
+	for _, group := range controllers.APIGroupsOf(which) {
+		names = append(names, group.Leases()...)
 	}
 	return names
 }
@@ -191,7 +191,7 @@ type wiring struct {
 // controllers adds the controllers of these names and the metrics about what
 // they work on.
 func (w *wiring) controllers(ctx context.Context, which []string) error {
-	native := slices.Contains(controllers.DoorsOf(which), controllers.Native)
+	native := slices.Contains(controllers.APIGroupsOf(which), controllers.Native)
 	target, err := w.newTarget(w.manager, w.configs, native)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (w *wiring) observe(target *controllers.Target, which []string) error {
 func (w *wiring) objects(scrape metrics.Scrape, which []string) []prometheus.Collector {
 	var all []prometheus.Collector
 	leads := leading(w.manager)
-	if slices.Contains(controllers.DoorsOf(which), controllers.Native) {
+	if slices.Contains(controllers.APIGroupsOf(which), controllers.Native) {
 		all = append(all, metrics.NewObjects(w.manager.GetClient(), scrape, leads, w.isFrozen))
 	}
 	var kinds []metrics.ProviderKind
@@ -267,11 +267,11 @@ func (w *wiring) objects(scrape metrics.Scrape, which []string) []prometheus.Col
 	return all
 }
 
-// groupsOf are the API groups of the doors of these controllers.
+// groupsOf are the names of the API groups of these controllers.
 func groupsOf(which []string) []string {
 	var groups []string
-	for _, door := range controllers.DoorsOf(which) {
-		groups = append(groups, string(door))
+	for _, group := range controllers.APIGroupsOf(which) {
+		groups = append(groups, string(group))
 	}
 	return groups
 }

@@ -59,14 +59,14 @@ func bare(config *rest.Config) (rest.Interface, error) {
 }
 
 // waitServed returns which kinds the API server serves, once that is enough for
-// some door. CRDs that have just been applied take a moment to be served.
+// some API group. CRDs that have just been applied take a moment to be served.
 func waitServed(ctx context.Context, d discovery.DiscoveryInterface) (func(controllers.Kind) bool, error) {
 	var found map[controllers.Kind]bool
 	err := wait.PollUntilContextTimeout(ctx, startPoll, startTimeout, true, func(context.Context) (bool, error) {
 		var err error
 		found, err = served(d)
-		return slices.ContainsFunc(controllers.Doors(), func(door controllers.Door) bool {
-			return !slices.ContainsFunc(door.Needs(), func(k controllers.Kind) bool { return !found[k] })
+		return slices.ContainsFunc(controllers.APIGroups(), func(group controllers.APIGroup) bool {
+			return !slices.ContainsFunc(group.Needs(), func(k controllers.Kind) bool { return !found[k] })
 		}), err
 	})
 	if err != nil && !wait.Interrupted(err) {
@@ -78,12 +78,12 @@ func waitServed(ctx context.Context, d discovery.DiscoveryInterface) (func(contr
 	return func(k controllers.Kind) bool { return found[k] }, nil
 }
 
-// served are the kinds of all doors, and those of IPAM, that the API server serves.
+// served are the kinds of all groups, and those of IPAM, that the API server serves.
 func served(d discovery.DiscoveryInterface) (map[controllers.Kind]bool, error) {
 	found, asked := map[controllers.Kind]bool{}, map[schema.GroupVersion]bool{}
 	kinds := controllers.IPAMKinds()
-	for _, door := range controllers.Doors() {
-		kinds = append(kinds, door.Needs()...)
+	for _, group := range controllers.APIGroups() {
+		kinds = append(kinds, group.Needs()...)
 	}
 	for _, k := range kinds {
 		if asked[k.Version] {

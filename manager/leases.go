@@ -30,8 +30,8 @@ const giveBackTimeout = 5 * time.Second
 // another process is left to take them. It ends when that does, not after this time.
 const deferral = 24 * 60 * 60
 
-// leaseLock is one lock made of several leases, those of the doors that run: it
-// is held while all are held by the same identity. The native door has MCM's
+// leaseLock is one lock made of several leases, those of the groups that run: it
+// is held while all are held by the same identity. The native API has MCM's
 // two, so that neither another of us nor MCM's two processes ever work at the
 // same time as we do.
 //

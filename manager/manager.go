@@ -97,8 +97,8 @@ func targetObjects() map[client.Object]cache.ByObject {
 	}
 }
 
-// newTarget returns the target cluster of the native door, which starts and stops
-// with mgr; nil if there is none, or the door is closed.
+// newTarget returns the target cluster of the native API, which starts and stops
+// with mgr; nil if there is none, or that API is not served.
 func (o *Options) newTarget(mgr ctrl.Manager, c configs, native bool) (*controllers.Target, error) {
 	if c.target == nil || !native {
 		return nil, nil //nolint:nilnil // no target cluster is a setting

@@ -34,8 +34,8 @@ func (e elector) Elected() <-chan struct{} { return e.elected }
 func TestObjectsInMetrics(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		door controllers.Door
-		want []string
+		group controllers.APIGroup
+		want  []string
 	}{
 		"native":         {controllers.Native, []string{"mcm_machine_info"}},
 		"infrastructure": {controllers.Infrastructure, []string{"mcm_mcmcluster_info", "mcm_mcmmachine_info"}},
@@ -47,11 +47,11 @@ func TestObjectsInMetrics(t *testing.T) {
 			t.Parallel()
 			var which []string
 			for _, known := range controllers.All() {
-				if known.Door == c.door {
+				if known.Group == c.group {
 					which = append(which, known.Name)
 				}
 			}
-			if groups := groupsOf(which); !slices.Equal(groups, []string{string(c.door)}) {
+			if groups := groupsOf(which); !slices.Equal(groups, []string{string(c.group)}) {
 				t.Errorf("the process runs the APIs %v", groups)
 			}
 			w := &wiring{manager: elector{client: oneOfEach(t), elected: make(chan struct{})}}

@@ -21,7 +21,8 @@ import (
 func (o *Options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []string) (clustercache.ClusterCache,
 	error,
 ) {
-	if !slices.ContainsFunc(controllers.DoorsOf(which), func(d controllers.Door) bool { return d != controllers.Native }) {
+	ofClusterAPI := func(g controllers.APIGroup) bool { return g != controllers.Native }
+	if !slices.ContainsFunc(controllers.APIGroupsOf(which), ofClusterAPI) {
 		return nil, nil //nolint:nilnil // no workload clusters is a setting
 	}
 	var indexes []clustercache.CacheOptionsIndex

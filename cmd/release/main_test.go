@@ -60,8 +60,8 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	out := written(t)
 	want := map[string]struct {
-		crds int
-		door controllers.Door
+		crds  int
+		group controllers.APIGroup
 	}{
 		"infrastructure-capmcm/v0.1.7/infrastructure-components.yaml": {7, controllers.Infrastructure},
 		"bootstrap-capmcm/v0.1.7/bootstrap-components.yaml":           {2, controllers.Bootstrap},
@@ -75,7 +75,7 @@ func TestRelease(t *testing.T) {
 				t.Errorf("%v: clusterctl reads it beside the components", err)
 			}
 			checkCRDs(t, all, w.crds)
-			checkDeployment(t, all, w.door)
+			checkDeployment(t, all, w.group)
 			checkNamespaces(t, all)
 		})
 	}
@@ -100,8 +100,8 @@ func checkCRDs(t *testing.T, all []*unstructured.Unstructured, want int) {
 	}
 }
 
-// checkDeployment: the Deployment runs all controllers of its door and no other.
-func checkDeployment(t *testing.T, all []*unstructured.Unstructured, door controllers.Door) {
+// checkDeployment: the Deployment runs all controllers of its group and no other.
+func checkDeployment(t *testing.T, all []*unstructured.Unstructured, group controllers.APIGroup) {
 	t.Helper()
 	deployments := of[appsv1.Deployment](t, all, "Deployment")
 	if len(deployments) != 1 {
@@ -116,14 +116,14 @@ func checkDeployment(t *testing.T, all []*unstructured.Unstructured, door contro
 	}
 	var want []string
 	for _, known := range controllers.All() {
-		if known.Door == door {
+		if known.Group == group {
 			want = append(want, known.Name)
 		}
 	}
 	got, _ := strings.CutPrefix(c.Args[len(c.Args)-1], "--controllers=")
 	if names := strings.Split(got, ","); !cmp.Equal(slices.Sorted(slices.Values(names)),
 		slices.Sorted(slices.Values(want))) {
-		t.Errorf("the bundle runs %v; the door has %v: see patches/controllers.yaml in its folder of config", names, want)
+		t.Errorf("the bundle runs %v; the group has %v: see patches/controllers.yaml in its folder of config", names, want)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-// moved makes a VM as another door did, with a loose disk of its own, and the
+// moved makes a VM as another API did, with a loose disk of its own, and the
 // copy of its machine: the providerID is preset, and so is the owner id.
 func (w *env) moved(ownerID, form string, change func(*infrav1.MCMMachine)) sim.Resource {
 	w.Helper()
@@ -47,11 +47,11 @@ func (w *env) moved(ownerID, form string, change func(*infrav1.MCMMachine)) sim.
 // forms are the places in a providerID of MCM's form and of the Node's.
 var forms = map[string]string{"MCMForm": "sim-1", "NodeForm": "sim-1c"}
 
-// TestMovedVMIsRemovedWhole: a VM that MCM made, or the native door, goes with the
+// TestMovedVMIsRemovedWhole: a VM that MCM made, or the native API, goes with the
 // MCMMachine that took it over, and with all that was made with it.
 func TestMovedVMIsRemovedWhole(t *testing.T) {
 	t.Parallel()
-	for name, ownerID := range map[string]string{"OfMCM": "", "OfNativeDoor": "o-1"} {
+	for name, ownerID := range map[string]string{"OfMCM": "", "OfNativeAPI": "o-1"} {
 		for form, place := range forms {
 			t.Run(name+form, func(t *testing.T) {
 				t.Parallel()
@@ -72,7 +72,7 @@ func TestMovedVMIsRemovedWhole(t *testing.T) {
 	}
 }
 
-// TestPausedCopy: a copy of a machine that lives on the other door is paused. It
+// TestPausedCopy: a copy of a machine that lives on the other API is paused. It
 // says so and does nothing, whatever happens to it.
 func TestPausedCopy(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func TestMarksFollowUse(t *testing.T) {
 		"Unused":   {"Nobody needs it.", []client.Object{classObject()}, "", "", ""},
 		"Released": {"The last machine has gone.", []client.Object{classObject(held)}, "", "", ""},
 		"Native": {
-			"The native door holds it, and it stays where it is by itself.",
+			"The native API holds it, and it stays where it is by itself.",
 			[]client.Object{classObject(native)},
 			native, "", "",
 		},

@@ -8,7 +8,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// agent has the agent on the node update it, in the way of the native door:
+// agent has the agent on the node update it, in the way of the native API:
 //
 //	selected ─▶ drained ─▶ ReadyForUpdate ─▶ the agent updates ─▶ result ─▶ back in service
 //
@@ -108,7 +108,7 @@ func (u *update) missing() string {
 	return "The agent on the node has given no result"
 }
 
-// agentFailed shows a failure on the Node, as the native door does.
+// agentFailed shows a failure on the Node, as the native API does.
 func (e *Extension) agentFailed(ctx context.Context, u *update) (answer, error) {
 	why := u.node.Annotations[machinev1.UpdateFailedReasonAnnotation]
 	if err := e.show(ctx, u, machinev1.ReasonUpdateFailed, why); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-// TestVMOfClusterAPIIsRemovedWhole: a VM that the Cluster API door made carries the
+// TestVMOfClusterAPIIsRemovedWhole: a VM that Cluster API's providers made carries the
 // tags of its Cluster. Once a native Machine has it, it goes with that Machine, and
 // with all that was made with it.
 func TestVMOfClusterAPIIsRemovedWhole(t *testing.T) {

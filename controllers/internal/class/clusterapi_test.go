@@ -63,7 +63,7 @@ func TestSecretsOfOtherNamespaces(t *testing.T) {
 			}
 			if native, err := resolver(t).Resolve(t.Context(), c, "default", "a"); err != nil ||
 				native.Err(cloud.BlocksAll) != nil {
-				t.Errorf("the native door keeps MCM's rule: %v, %v", err, native.Problems)
+				t.Errorf("the native API keeps MCM's rule: %v, %v", err, native.Problems)
 			}
 		})
 	}

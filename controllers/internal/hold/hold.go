@@ -1,5 +1,5 @@
 // Package hold keeps controllers from objects that are being moved to another
-// door.
+// group.
 //
 // Somebody who moves a Machine, a MachineSet or a MachineDeployment puts a hold
 // on it. Its controller answers with the value of the hold, and does nothing

@@ -65,7 +65,7 @@ func MachineClasses(m *machinev1.Machine) []string {
 	return names
 }
 
-// Classes are the indexes of MachineClasses, which several doors use.
+// Classes are the indexes of MachineClasses, which several APIs use.
 func Classes() []Index {
 	return []Index{{&machinev1.MachineClass{}, ClassBySecret, func(o client.Object) []string {
 		return Secrets(o.(*machinev1.MachineClass))

@@ -19,8 +19,8 @@ func noted(text string) *corev1.Node {
 	}}
 }
 
-// What a template makes of a Node is tested through the native door's
-// controller; here is what both doors rely on besides.
+// What a template makes of a Node is tested through the native API's
+// controller; here is what both APIs rely on besides.
 func TestApplyTellsWhere(t *testing.T) {
 	t.Parallel()
 	template := &machinev1.NodeTemplateSpec{
@@ -59,7 +59,7 @@ func TestApplyTellsWhere(t *testing.T) {
 	}
 }
 
-// A Node may go from one door to the other: each must understand what the other
+// A Node may go from one API to the other: each must understand what the other
 // has noted, and MCM what both have.
 func TestNotesOfOthers(t *testing.T) {
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestNotesOfOthers(t *testing.T) {
 			"MCM's has a time that is no time.",
 			`{"metadata":{"creationTimestamp":null,"labels":{"gone":"1"}},"spec":{}}`,
 		},
-		"short": {"Earlier versions of the Cluster API door left empty parts out.", `{"metadata":{"labels":{"gone":"1"}}}`},
+		"short": {"Earlier versions of MCMMachines left empty parts out.", `{"metadata":{"labels":{"gone":"1"}}}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -21,19 +21,19 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
-// The doors that a process may look behind.
-type doors struct{ native, nativeWitness, clusterAPI, clusterAPIWitness bool }
+// apis are those whose owners a process finds, and those that it collects for.
+type apis struct{ native, nativeWitness, clusterAPI, clusterAPIWitness bool }
 
 // newEnvOfBothAPIs returns an env whose collector serves both APIs.
-func newEnvOfBothAPIs(t *testing.T, d doors, objects ...client.Object) *env {
+func newEnvOfBothAPIs(t *testing.T, d apis, objects ...client.Object) *env {
 	t.Helper()
 	w := &env{Env: harness.New(t, harness.At(now), harness.Indexed(Indexes(), index.Infrastructure()),
 		harness.With(machineClass("a"), keys("keys", "demo-secret")), harness.With(objects...))}
 	w.cloud = w.NewCloud()
 	var owners []Owners
 	for _, o := range []struct {
-		on   bool
-		door Owners
+		on  bool
+		api Owners
 	}{
 		{d.native, NewMachines(w.Client, w.Client, "")},
 		{d.nativeWitness, OwnersOnly(NewMachines(w.Client, w.Client, ""))},
@@ -41,11 +41,11 @@ func newEnvOfBothAPIs(t *testing.T, d doors, objects ...client.Object) *env {
 		{d.clusterAPIWitness, OwnersOnly(NewMCMMachines(w.Client, w.Client, ""))},
 	} {
 		if o.on {
-			owners = append(owners, o.door)
+			owners = append(owners, o.api)
 		}
 	}
 	w.controller = New(Deps{
-		Client: w.Client, Live: w.Client, Classes: class.New(w.Registry(w.cloud)), Doors: owners, Clock: w.Clock,
+		Client: w.Client, Live: w.Client, Classes: class.New(w.Registry(w.cloud)), APIs: owners, Clock: w.Clock,
 		Events: w.Events,
 	})
 	return w
@@ -86,44 +86,44 @@ func home1(change ...func(*clusterv1.Cluster, *infrav1.MCMCluster)) []client.Obj
 	return []client.Object{c, i}
 }
 
-func TestEachDoorJudgesItsOwn(t *testing.T) {
+func TestEachAPIJudgesItsOwn(t *testing.T) {
 	t.Parallel()
 	node := func(id string) string { return sim.ProviderID("sim-1a", id) }
 	cases := map[string]struct {
 		reason string
-		doors  doors
+		apis   apis
 		want   string // those that stay
 	}{
 		"Both": {
-			"Each door takes its own orphans, and owners of both count.",
-			doors{native: true, clusterAPI: true},
+			"Each API takes its own orphans, and owners of both count.",
+			apis{native: true, clusterAPI: true},
 			"adopted elsewhere mcm native restored",
 		},
 		"ClusterAPI": {
 			"Without native kinds nothing without the tag is judged.",
-			doors{clusterAPI: true},
+			apis{clusterAPI: true},
 			"adopted elsewhere mcm native orphan-native",
 		},
 		"WithWitness": {
 			"Native owners of tagged VMs count, where they can be read.",
-			doors{clusterAPI: true, nativeWitness: true},
+			apis{clusterAPI: true, nativeWitness: true},
 			"adopted elsewhere mcm native orphan-native restored",
 		},
 		"Native": {
-			"The native door never takes what carries the tag.",
-			doors{native: true},
+			"The native API never takes what carries the tag.",
+			apis{native: true},
 			"elsewhere mcm native orphan-tagged restored",
 		},
 		"NativeWitness": {
 			"A VM that an MCMMachine adopted has an owner.",
-			doors{native: true, clusterAPIWitness: true},
+			apis{native: true, clusterAPIWitness: true},
 			"adopted elsewhere mcm native orphan-tagged restored",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newEnvOfBothAPIs(t, tc.doors, home1()...)
+			w := newEnvOfBothAPIs(t, tc.apis, home1()...)
 			ids := map[string]string{
 				"native": w.makeVM("m-1", "o-1"), "orphan-native": w.makeVM("m-2", "o-2"),
 				"mcm": w.makeTagged("m-3", "o-3", "here"), "orphan-tagged": w.makeTagged("m-4", "o-4", "here"),
@@ -203,7 +203,7 @@ func TestHeldClusters(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newEnvOfBothAPIs(t, doors{native: true, clusterAPI: true}, tc.objects...)
+			w := newEnvOfBothAPIs(t, apis{native: true, clusterAPI: true}, tc.objects...)
 			id := w.makeTagged("m-1", "o-1", "here")
 			w.pass("a", time.Hour)
 			if w.left()[id] != tc.stays {
@@ -215,9 +215,9 @@ func TestHeldClusters(t *testing.T) {
 
 func TestLiveOwnersDecide(t *testing.T) {
 	t.Parallel()
-	w := newEnvOfBothAPIs(t, doors{clusterAPI: true}, home1()...)
-	empty := newEnvOfBothAPIs(t, doors{clusterAPI: true}, home1()...)
-	w.controller.Doors = []Owners{NewMCMMachines(empty.Raw, w.Raw, "")}
+	w := newEnvOfBothAPIs(t, apis{clusterAPI: true}, home1()...)
+	empty := newEnvOfBothAPIs(t, apis{clusterAPI: true}, home1()...)
+	w.controller.APIs = []Owners{NewMCMMachines(empty.Raw, w.Raw, "")}
 	id, orphan := w.makeTagged("m-1", "o-1", "here"), w.makeTagged("m-2", "o-2", "here")
 	w.Create(mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", id)))
 	w.pass("a", time.Hour)
@@ -238,9 +238,9 @@ func TestLiveClustersDecide(t *testing.T) {
 	for name, live := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newEnvOfBothAPIs(t, doors{clusterAPI: true}, live...)
-			stale := newEnvOfBothAPIs(t, doors{clusterAPI: true}, home1()...)
-			w.controller.Doors = []Owners{NewMCMMachines(stale.Raw, w.Raw, "")}
+			w := newEnvOfBothAPIs(t, apis{clusterAPI: true}, live...)
+			stale := newEnvOfBothAPIs(t, apis{clusterAPI: true}, home1()...)
+			w.controller.APIs = []Owners{NewMCMMachines(stale.Raw, w.Raw, "")}
 			id := w.makeTagged("m-1", "o-1", "here")
 			w.pass("a", time.Hour)
 			if !w.left()[id] {
@@ -252,7 +252,7 @@ func TestLiveClustersDecide(t *testing.T) {
 
 func TestDeletedMCMMachineAsksForALook(t *testing.T) {
 	t.Parallel()
-	w := newEnvOfBothAPIs(t, doors{clusterAPI: true})
+	w := newEnvOfBothAPIs(t, apis{clusterAPI: true})
 	w.run("a")
 	q := &requests{after: map[string]time.Duration{}}
 	w.controller.machineEvents().Delete(t.Context(), event.DeleteEvent{Object: mcmMachine("m", "o", "")}, q)

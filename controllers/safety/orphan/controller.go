@@ -60,7 +60,7 @@ type Deps struct {
 	// Namespace has the classes; empty for all namespaces.
 	Namespace string
 	Classes   *class.Resolver
-	Doors     []Owners // owners of both APIs; see NewMachines, NewMCMMachines and OwnersOnly
+	APIs      []Owners // owners of both APIs; see NewMachines, NewMCMMachines and OwnersOnly
 	Clock     clock.PassiveClock
 	Events    record.EventRecorder
 	Options   Options
@@ -116,7 +116,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // resolve reads the class by the rules of the API that judges with it. Where that is
 // Cluster API alone, Secrets of other namespaces have to allow their use.
 func (c *Controller) resolve(ctx context.Context, object *machinev1.MachineClass) (class.Resolved, error) {
-	if slices.ContainsFunc(c.Doors, func(door Owners) bool { return door.Judges(cloud.Resource{}) }) {
+	if slices.ContainsFunc(c.APIs, func(api Owners) bool { return api.Judges(cloud.Resource{}) }) {
 		return c.Classes.ResolveObject(ctx, c.Client, object)
 	}
 	return c.Classes.ResolveForClusterAPI(ctx, c.Client, object.Namespace, object.Name)

@@ -47,7 +47,7 @@ func (w *env) restart(o Options) {
 	w.controller = New(Deps{
 		HeldKey: machinev1.HeldOrphansAnnotation,
 		Client:  cacheOf{w.Client}, Live: w.Client, Classes: class.New(w.Registry(w.cloud)),
-		Doors: []Owners{NewMachines(cached, w.Client, "")},
+		APIs:  []Owners{NewMachines(cached, w.Client, "")},
 		Clock: w.Clock, Events: w.Events, Options: o,
 	})
 }

@@ -14,7 +14,7 @@ import (
 // made is how a VM came about, as its tags tell.
 type made struct {
 	owner  string // owner id, empty for one of MCM's
-	tagged bool   // made by the Cluster API door
+	tagged bool   // made by Cluster API's providers
 }
 
 func (w *env) makeAs(name string, m made) string {
@@ -25,8 +25,8 @@ func (w *env) makeAs(name string, m made) string {
 	return w.makeVM(name, m.owner)
 }
 
-// TestMovedVMs: a VM that has moved to another door has its only owner there, and
-// the collectors of both doors know it, whatever its tags and the form of the
+// TestMovedVMs: a VM that has moved to another API has its only owner there, and
+// the collectors of both APIs know it, whatever its tags and the form of the
 // providerID.
 func TestMovedVMs(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestMovedVMs(t *testing.T) {
 		"Native":       {"The owner id moves along.", made{owner: "o-1"}, "m-1", "o-1"},
 		"NativeLost":   {"Even one that was lost costs no VM: the providerID names it.", made{owner: "o-1"}, "m-1", "uid"},
 		"Tagged": {
-			"The tags of a Cluster stay on a VM that went over to the native door.",
+			"The tags of a Cluster stay on a VM that went over to the native API.",
 			made{owner: "o-1", tagged: true},
 			"m-1", "o-1",
 		},
@@ -70,7 +70,7 @@ func TestMovedVMs(t *testing.T) {
 			for kind, owner := range owners {
 				t.Run(name+form+kind, func(t *testing.T) {
 					t.Parallel()
-					w := newEnvOfBothAPIs(t, doors{native: true, clusterAPI: true}, home1()...)
+					w := newEnvOfBothAPIs(t, apis{native: true, clusterAPI: true}, home1()...)
 					id, orphan := w.makeAs("m-1", tc.vm), w.makeAs("m-2", made{owner: "o-2", tagged: tc.vm.tagged})
 					w.Create(owner(tc.name, tc.objectID, providerID(id)))
 					w.pass("a", 2*time.Hour)
@@ -83,12 +83,12 @@ func TestMovedVMs(t *testing.T) {
 	}
 }
 
-// TestMovingVMs: while objects of both doors know a VM, it may be that one of
+// TestMovingVMs: while objects of both APIs know a VM, it may be that one of
 // them knows another VM or none. As long as one is held, nothing goes.
 func TestMovingVMs(t *testing.T) {
 	t.Parallel()
 	for _, tagged := range []bool{false, true} {
-		w := newEnvOfBothAPIs(t, doors{native: true, clusterAPI: true}, home1()...)
+		w := newEnvOfBothAPIs(t, apis{native: true, clusterAPI: true}, home1()...)
 		id, disk := w.makeAs("m-1", made{owner: "o-1", tagged: tagged}), w.makeDisk("m-1", "o-1")
 		w.Create(machine("m-1", "o-1", "", func(m *machinev1.Machine) {
 			m.Annotations[machinev1.MigrationHoldAnnotation] = "x"

@@ -40,9 +40,9 @@ type Owners interface {
 	Kind() client.Object
 }
 
-// OwnersOnly returns door as Owners that judge nothing, for an API whose controllers
+// OwnersOnly returns the Owners of an API as Owners that judge nothing, for an API whose controllers
 // run in another process.
-func OwnersOnly(door Owners) Owners { return ownersOnly{door} }
+func OwnersOnly(api Owners) Owners { return ownersOnly{api} }
 
 type ownersOnly struct{ Owners }
 

@@ -22,11 +22,11 @@ type scope struct {
 }
 
 // removeOrphans removes the orphans of a scan, and continues removals that earlier
-// scans began. doors are live. It returns after how long to continue; 0 if all
+// scans began. The owners are live. It returns after how long to continue; 0 if all
 // removals are complete. One removal that fails does not stop the others.
-func (c *Controller) removeOrphans(ctx context.Context, doors []Owners, g *group, s scope) (time.Duration, error) {
+func (c *Controller) removeOrphans(ctx context.Context, apis []Owners, g *group, s scope) (time.Duration, error) {
 	reportOnly := c.reportsOnly(g)
-	todo, err := unfinished(ctx, doors, g.pending)
+	todo, err := unfinished(ctx, apis, g.pending)
 	if err != nil {
 		return 0, err
 	}
@@ -117,10 +117,10 @@ func removals(s scope) []removal {
 
 // unfinished returns the removals that still have no owner: a machine that was created
 // since with that name must not lose its parts.
-func unfinished(ctx context.Context, doors []Owners, pending []removal) ([]removal, error) {
+func unfinished(ctx context.Context, apis []Owners, pending []removal) ([]removal, error) {
 	var still []removal
 	for _, r := range pending {
-		owners, err := find(ctx, doors, r.resource)
+		owners, err := find(ctx, apis, r.resource)
 		if err != nil {
 			return nil, err
 		}

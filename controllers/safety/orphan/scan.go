@@ -39,7 +39,7 @@ func (c *Controller) scan(ctx context.Context, g *group, resolved class.Resolved
 	if err != nil {
 		return time.Time{}, err
 	}
-	found, err := c.judge(ctx, c.Doors, l.rules, g, l.resources)
+	found, err := c.judge(ctx, c.APIs, l.rules, g, l.resources)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -81,14 +81,14 @@ func (c *Controller) readDecisions(ctx context.Context, l *look, classes listCla
 // collect judges again, by what the API server shows now, and removes orphans. It returns
 // after how long to continue; 0 if all removals are complete.
 func (c *Controller) collect(ctx context.Context, l *look) (time.Duration, error) {
-	doors, err := readLive(ctx, c.Doors)
+	apis, err := readLive(ctx, c.APIs)
 	if err != nil {
 		return 0, err
 	}
 	if err := c.readDecisions(ctx, l, c.liveClasses); err != nil {
 		return 0, err
 	}
-	found, err := c.judge(ctx, doors, l.rules, l.group, l.resources)
+	found, err := c.judge(ctx, apis, l.rules, l.group, l.resources)
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +100,7 @@ func (c *Controller) collect(ctx context.Context, l *look) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	return c.removeOrphans(ctx, doors, l.group, scope{l.account, l.resolved, l.decided, found})
+	return c.removeOrphans(ctx, apis, l.group, scope{l.account, l.resolved, l.decided, found})
 }
 
 // listing returns the context of a listing. Where the scan may remove resources, the
@@ -141,8 +141,8 @@ func list(ctx context.Context, account cloud.Account, c cloud.Class) ([]cloud.Re
 	return all, nil
 }
 
-// judge decides about resources, with the owners that doors find.
-func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *group,
+// judge decides about resources, with the owners that the APIs have.
+func (c *Controller) judge(ctx context.Context, apis []Owners, r rules, g *group,
 	resources []cloud.Resource,
 ) ([]finding, error) {
 	var found []finding
@@ -150,7 +150,7 @@ func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *grou
 	for _, resource := range resources {
 		s := candidate{resource: resource, firstSeen: g.suspects[name(resource)], inUse: remaining.have(resource)}
 		if !resource.Attached && !isDeleting(resource) {
-			owners, err := find(ctx, doors, resource)
+			owners, err := find(ctx, apis, resource)
 			if err != nil {
 				return nil, err
 			}
@@ -232,27 +232,27 @@ func (c *Controller) report(ctx context.Context, g *group, resolved class.Resolv
 
 // find returns the owners of r in both APIs. A resource that none of them judges is
 // held.
-func find(ctx context.Context, doors []Owners, r cloud.Resource) ([]Owner, error) {
+func find(ctx context.Context, apis []Owners, r cloud.Resource) ([]Owner, error) {
 	var all []Owner
-	for _, door := range doors {
-		owners, err := door.Find(ctx, r)
+	for _, api := range apis {
+		owners, err := api.Find(ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, owners...)
 	}
-	if !slices.ContainsFunc(doors, func(door Owners) bool { return door.Judges(r) }) {
+	if !slices.ContainsFunc(apis, func(api Owners) bool { return api.Judges(r) }) {
 		all = append(all, Owner{Text: "the other API", Held: "a collector in another process judges it"})
 	}
 	return all, nil
 }
 
-// readLive returns doors with what the API server shows now.
-func readLive(ctx context.Context, doors []Owners) ([]Owners, error) {
+// readLive returns the owners of all APIs with what the API server shows now.
+func readLive(ctx context.Context, apis []Owners) ([]Owners, error) {
 	var now []Owners
 	var failed error
-	for _, door := range doors {
-		owners, err := door.Live(ctx)
+	for _, api := range apis {
+		owners, err := api.Live(ctx)
 		failed = errors.Join(failed, err)
 		now = append(now, owners)
 	}

@@ -27,8 +27,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named(c.Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		Watches(&machinev1.MachineClass{}, c.classEvents())
-	for _, door := range c.Doors {
-		b = b.Watches(door.Kind(), c.machineEvents())
+	for _, api := range c.APIs {
+		b = b.Watches(api.Kind(), c.machineEvents())
 	}
 	return b.Complete(c)
 }

@@ -52,7 +52,7 @@ func TestClusterctl(t *testing.T) {
 		"ComponentsVariables":      componentsVariables,
 		"ComponentsLabels":         componentsLabels,
 		"ComponentsCRDs":           componentsCRDs,
-		"NothingOfTheNativeDoor":   nothingOfTheNativeDoor,
+		"NothingOfTheNativeAPI":    nothingOfTheNativeAPI,
 		"NoExtensionConfig":        noExtensionConfig,
 		"RightsToFinalizers":       rightsToFinalizers,
 		"RightsOfWorkloadUsers":    rightsOfWorkloadUsers,
@@ -153,8 +153,8 @@ func metadataYAML(t *testing.T, r release) {
 	}
 }
 
-// componentsTargetNamespace: clusterctl renames the one Namespace and moves everything else there, ServiceAccounts in bindings
-// too. A binding to another provider's ServiceAccount names it as a User, which has no namespace.
+// componentsTargetNamespace: clusterctl renames the one Namespace and moves everything else there,
+// ServiceAccounts in bindings too. A binding to another provider's ServiceAccount names it as a User, which has no namespace.
 func componentsTargetNamespace(t *testing.T, r release) {
 	t.Helper()
 	r.components(t, func(t *testing.T, provider string, all []*unstructured.Unstructured) {
@@ -290,9 +290,9 @@ func componentsCRDs(t *testing.T, r release) {
 	})
 }
 
-// nothingOfTheNativeDoor: clusterctl merges into what exists, and deletes what it has labelled: the
+// nothingOfTheNativeAPI: clusterctl merges into what exists, and deletes what it has labelled: the
 // native kinds of a seed are not its business. Classes are what this provider needs.
-func nothingOfTheNativeDoor(t *testing.T, r release) {
+func nothingOfTheNativeAPI(t *testing.T, r release) {
 	t.Helper()
 	r.components(t, func(t *testing.T, provider string, all []*unstructured.Unstructured) {
 		t.Helper()

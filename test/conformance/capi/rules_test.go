@@ -162,7 +162,7 @@ var pages = map[string][]rule{
 		{"Components YAML", []string{
 			"TestClusterctl/ProviderRepositories", "TestClusterctl/ComponentsTargetNs", "TestClusterctl/ControllersAndNamespace",
 			"TestClusterctl/ComponentsVariables",
-			"TestClusterctl/ComponentsLabels", "TestClusterctl/ComponentsCRDs", "TestClusterctl/NothingOfTheNativeDoor",
+			"TestClusterctl/ComponentsLabels", "TestClusterctl/ComponentsCRDs", "TestClusterctl/NothingOfTheNativeAPI",
 			"TestClusterctl/NoExtensionConfig",
 		}, ""},
 		{"Workload cluster templates", []string{

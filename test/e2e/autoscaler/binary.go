@@ -38,12 +38,12 @@ type Binary struct {
 func Program(t interface {
 	Helper()
 	Skip(args ...any)
-}, door string,
+}, api string,
 ) string {
 	t.Helper()
 	path := os.Getenv("AUTOSCALER")
 	if path == "" {
-		t.Skip("no cluster-autoscaler is given: make autoscaler AUTOSCALER=path DOOR=" + door)
+		t.Skip("no cluster-autoscaler is given: make autoscaler AUTOSCALER=path API=" + api)
 	}
 	return path
 }

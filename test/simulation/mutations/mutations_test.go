@@ -149,7 +149,7 @@ func TestMutationsAreFound(t *testing.T) {
 	}
 	few := map[string]bool{
 		"the drain is skipped": true, "surge is off by one": true,
-		"a VM is created before the intent is written":                                 true,
+		"a VM is created before the intent is written":                                  true,
 		"the finalizer of an MCMMachine is removed while its VM is still being deleted": true,
 	}
 	for _, m := range Mutations() {

@@ -98,7 +98,7 @@ func (w *World) Start(name string, kill int, do func(ctx context.Context, c *Com
 }
 
 // isCommand reports whether p is no manager.
-func (p *process) isCommand() bool { return len(p.doors) == 0 }
+func (p *process) isCommand() bool { return len(p.groups) == 0 }
 
 // Wait lets so much time pass. It is for the command itself.
 func (c *Command) Wait(ctx context.Context, d time.Duration) error {

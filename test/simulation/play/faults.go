@@ -211,7 +211,7 @@ func (w *World) leader(e Event) *process {
 }
 
 // same reports whether two processes are the same manager, one after the other.
-func (p *process) same(o *process) bool { return p.home == o.home && slices.Equal(p.doors, o.doors) }
+func (p *process) same(o *process) bool { return p.home == o.home && slices.Equal(p.groups, o.groups) }
 
 // blindLeader is two leaders, of which the old one's cache of machines stands
 // still, while it is asked to look for orphans as soon as there is a new VM.

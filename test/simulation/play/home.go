@@ -13,8 +13,8 @@ import (
 type home struct {
 	name     string
 	server   *model.Server
-	managers [][]controllers.Door // which APIs each of them runs
-	core     *core                // Cluster API's; nil without it
+	managers [][]controllers.APIGroup // which APIs each of them runs
+	core     *core                    // Cluster API's; nil without it
 }
 
 // serves reports whether the API server serves a kind.
@@ -28,8 +28,8 @@ func (h *home) serves(k controllers.Kind) bool {
 }
 
 // clusterAPI are the APIs of the Cluster API providers.
-func clusterAPI() []controllers.Door {
-	return []controllers.Door{controllers.Infrastructure, controllers.Bootstrap, controllers.ControlPlane}
+func clusterAPI() []controllers.APIGroup {
+	return []controllers.APIGroup{controllers.Infrastructure, controllers.Bootstrap, controllers.ControlPlane}
 }
 
 // settleHomes makes the homes of a world, as its plan has them. Where both APIs are
@@ -40,13 +40,13 @@ func (w *World) settleHomes() {
 	first := &home{name: "home-1", server: w.Control}
 	switch {
 	case native && capi && p.Apart:
-		first.managers = [][]controllers.Door{{controllers.Native}, clusterAPI()}
+		first.managers = [][]controllers.APIGroup{{controllers.Native}, clusterAPI()}
 	case native && capi:
-		first.managers = [][]controllers.Door{append([]controllers.Door{controllers.Native}, clusterAPI()...)}
+		first.managers = [][]controllers.APIGroup{append([]controllers.APIGroup{controllers.Native}, clusterAPI()...)}
 	case capi:
-		first.managers = [][]controllers.Door{clusterAPI()}
+		first.managers = [][]controllers.APIGroup{clusterAPI()}
 	default:
-		first.managers = [][]controllers.Door{{controllers.Native}}
+		first.managers = [][]controllers.APIGroup{{controllers.Native}}
 	}
 	serveClasses(first.server)
 	serveMachines(first.server) // their kinds are served, whoever looks after them
@@ -57,7 +57,7 @@ func (w *World) settleHomes() {
 	}
 	serveSecrets(first.server)
 	if p.Moves {
-		second := &home{name: "home-2", server: model.New(w.Now, w.newUID), managers: [][]controllers.Door{clusterAPI()}}
+		second := &home{name: "home-2", server: model.New(w.Now, w.newUID), managers: [][]controllers.APIGroup{clusterAPI()}}
 		serveClasses(second.server)
 		serveClusterAPI(second.server)
 		serveSecrets(second.server)

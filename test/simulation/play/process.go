@@ -27,7 +27,7 @@ import (
 type process struct {
 	world       *World
 	home        *home
-	doors       []controllers.Door
+	groups      []controllers.APIGroup
 	name        string
 	ctx         context.Context //nolint:containedctx // it ends when the process does
 	cancel      context.CancelFunc
@@ -57,8 +57,8 @@ const workers = 4
 // start runs the managers of all homes.
 func (w *World) start() {
 	for _, h := range w.homes {
-		for _, doors := range h.managers {
-			w.startOne(h, doors)
+		for _, groups := range h.managers {
+			w.startOne(h, groups)
 		}
 	}
 }
@@ -68,28 +68,28 @@ func (w *World) start() {
 func (w *World) again(p *process, after time.Duration) {
 	w.after(after, func() {
 		if !slices.ContainsFunc(w.processes, p.same) {
-			w.startOne(p.home, p.doors)
+			w.startOne(p.home, p.groups)
 		}
 	})
 }
 
-// startOne runs a new process with the controllers of doors. Its caches begin
+// startOne runs a new process with the controllers of groups. Its caches begin
 // with a listing.
-func (w *World) startOne(h *home, doors []controllers.Door) {
-	if w.isDown(h.server) || slices.Contains(doors, controllers.Native) && w.isDown(w.Target) {
-		w.again(&process{home: h, doors: doors}, 10*time.Second) // it does not get far
+func (w *World) startOne(h *home, groups []controllers.APIGroup) {
+	if w.isDown(h.server) || slices.Contains(groups, controllers.Native) && w.isDown(w.Target) {
+		w.again(&process{home: h, groups: groups}, 10*time.Second) // it does not get far
 		return
 	}
 	w.started++
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logr.Discard()))
 	p := &process{
-		world: w, home: h, doors: doors, name: fmt.Sprintf("manager-%d", w.started), ctx: ctx, cancel: cancel,
+		world: w, home: h, groups: groups, name: fmt.Sprintf("manager-%d", w.started), ctx: ctx, cancel: cancel,
 		fence: fence.New(clockOf{w}, renewDeadline),
 	}
 	p.fence.Acquired(w.now)
-	w.trace("%s starts, for %v of %s", p.name, doors, h.name)
+	w.trace("%s starts, for %v of %s", p.name, groups, h.name)
 	mgr, deps := w.equip(p)
-	if err := controllers.Setup(ctx, mgr, deps, controllersOf(doors)); err != nil {
+	if err := controllers.Setup(ctx, mgr, deps, controllersOf(groups)); err != nil {
 		panic(err)
 	}
 	w.processes = append(w.processes, p)
@@ -134,7 +134,7 @@ func (w *World) depose(p *process) {
 	w.after(leaseDuration+w.between(0, retryPeriod), func() {
 		leads := func(o *process) bool { return !o.deposed && o.same(p) }
 		if !slices.ContainsFunc(w.processes, leads) {
-			w.startOne(p.home, p.doors)
+			w.startOne(p.home, p.groups)
 		}
 	})
 }
@@ -149,7 +149,7 @@ func (w *World) equip(p *process) (*mirror.Manager, controllers.Deps) {
 	live := &mirror.Client{Server: server, Wire: w.wireTo(server), Schema: w.scheme}
 	target := &controllers.Target{Client: client, Live: live, Cache: control}
 	switch {
-	case !slices.Contains(p.doors, controllers.Native):
+	case !slices.Contains(p.groups, controllers.Native):
 		target = nil
 	case w.Target != server:
 		other := mirror.New(w.Target, lag)
@@ -170,18 +170,18 @@ func (w *World) equip(p *process) (*mirror.Manager, controllers.Deps) {
 		Workers: func(string) int { return workers },
 		Options: w.options(), Served: p.home.serves,
 	}
-	if slices.ContainsFunc(p.doors, func(d controllers.Door) bool { return d != controllers.Native }) {
+	if slices.ContainsFunc(p.groups, func(d controllers.APIGroup) bool { return d != controllers.Native }) {
 		p.connections = &connections{process: p, all: map[types.NamespacedName]*connection{}}
 		deps.Clusters = p.connections
 	}
 	return &mirror.Manager{Client: client}, deps
 }
 
-// controllersOf are the names of the controllers of doors.
-func controllersOf(doors []controllers.Door) []string {
+// controllersOf are the names of the controllers of groups.
+func controllersOf(groups []controllers.APIGroup) []string {
 	var names []string
 	for _, c := range controllers.All() {
-		if slices.Contains(doors, c.Door) {
+		if slices.Contains(groups, c.Group) {
 			names = append(names, c.Name)
 		}
 	}

@@ -54,7 +54,7 @@ func (w *World) restart() {
 	for _, p := range slices.Clone(w.processes) {
 		if !p.isCommand() {
 			w.crash(p, "it is restarted")
-			w.startOne(p.home, p.doors)
+			w.startOne(p.home, p.groups)
 		}
 	}
 }

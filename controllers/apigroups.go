@@ -15,16 +15,16 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// A Door is a set of kinds that are served together, and whose controllers run
-// together or not at all.
-type Door string
+// An APIGroup is one of the APIs that this manager implements: its kinds are served together, and its
+// controllers run together or not at all.
+type APIGroup string
 
-// The doors: the kinds of MCM, and the three providers of Cluster API.
+// The API groups: the kinds of MCM, and the three providers of Cluster API.
 const (
-	Native         Door = "machine.sapcloud.io"
-	Infrastructure Door = "infrastructure.cluster.x-k8s.io"
-	Bootstrap      Door = "bootstrap.cluster.x-k8s.io"
-	ControlPlane   Door = "controlplane.cluster.x-k8s.io"
+	Native         APIGroup = "machine.sapcloud.io"
+	Infrastructure APIGroup = "infrastructure.cluster.x-k8s.io"
+	Bootstrap      APIGroup = "bootstrap.cluster.x-k8s.io"
+	ControlPlane   APIGroup = "controlplane.cluster.x-k8s.io"
 )
 
 // A Kind is a kind that has to be served: the plural name and its group.
@@ -36,8 +36,8 @@ type Kind struct {
 // String is the kind as the API server names its CRD.
 func (k Kind) String() string { return k.Plural + "." + k.Version.Group }
 
-// Needs are the kinds that a door's controllers read, sorted.
-func (d Door) Needs() []Kind {
+// Needs are the kinds that the group's controllers read, sorted.
+func (g APIGroup) Needs() []Kind {
 	of := func(version schema.GroupVersion, plurals ...string) []Kind {
 		var kinds []Kind
 		for _, p := range plurals {
@@ -46,7 +46,7 @@ func (d Door) Needs() []Kind {
 		return kinds
 	}
 	core := of(clusterv1.GroupVersion, "clusters", "machines")
-	switch d {
+	switch g {
 	case Native:
 		return of(machinev1.GroupVersion, "machineclasses", "machinedeployments", "machines", "machinesets")
 	case Infrastructure:
@@ -71,9 +71,9 @@ func IPAMKinds() []Kind {
 // they are there.
 func RemediationKinds() []Kind { return []Kind{{"mcmremediations", infrav1.GroupVersion}} }
 
-// Leases are the names of the leases that are held while the door's controllers work.
-func (d Door) Leases() []string {
-	switch d {
+// Leases are the names of the leases that are held while the group's controllers work.
+func (g APIGroup) Leases() []string {
+	switch g {
 	case Native:
 		return []string{machinev1.LeaseMachineControllerManager, machinev1.LeaseMachineController}
 	case Infrastructure:
@@ -86,18 +86,18 @@ func (d Door) Leases() []string {
 	return nil
 }
 
-// Doors are all doors.
-func Doors() []Door { return []Door{Native, Infrastructure, Bootstrap, ControlPlane} }
+// APIGroups are all of them.
+func APIGroups() []APIGroup { return []APIGroup{Native, Infrastructure, Bootstrap, ControlPlane} }
 
-// DoorsOf are the doors of the controllers of these names, in the order of Doors.
-func DoorsOf(names []string) []Door {
-	var open []Door
-	for _, d := range Doors() {
-		if slices.ContainsFunc(All(), func(c Controller) bool { return c.Door == d && slices.Contains(names, c.Name) }) {
-			open = append(open, d)
+// APIGroupsOf are the groups of the controllers of these names, in the order of APIGroups.
+func APIGroupsOf(names []string) []APIGroup {
+	var found []APIGroup
+	for _, d := range APIGroups() {
+		if slices.ContainsFunc(All(), func(c Controller) bool { return c.Group == d && slices.Contains(names, c.Name) }) {
+			found = append(found, d)
 		}
 	}
-	return open
+	return found
 }
 
 // Names are the names of all controllers, in the order of All.
@@ -110,8 +110,8 @@ func Names() []string {
 }
 
 // Select returns the names of the controllers that asked means: names, -name to
-// leave one out, * for all whose door is open, which it is if all that it needs
-// is served. A controller that is named although its door is closed is an error,
+// leave one out, * for all of the groups whose needs are all
+// served. A controller that is named although its group lacks a kind is an error,
 // and so is nothing at all.
 func Select(asked []string, served func(Kind) bool) ([]string, error) {
 	if err := known(asked); err != nil {
@@ -120,7 +120,7 @@ func Select(asked []string, served func(Kind) bool) ([]string, error) {
 	missing := missingOf(served)
 	var selected []string
 	for _, c := range All() {
-		lacks, named := missing[c.Door], slices.Contains(asked, c.Name)
+		lacks, named := missing[c.Group], slices.Contains(asked, c.Name)
 		switch {
 		case slices.Contains(asked, "-"+c.Name) || !named && !slices.Contains(asked, "*"):
 		case len(lacks) == 0:
@@ -136,10 +136,10 @@ func Select(asked []string, served func(Kind) bool) ([]string, error) {
 	return selected, nil
 }
 
-// missingOf are the kinds that each door lacks.
-func missingOf(served func(Kind) bool) map[Door][]string {
-	missing := map[Door][]string{}
-	for _, d := range Doors() {
+// missingOf are the kinds that each group lacks.
+func missingOf(served func(Kind) bool) map[APIGroup][]string {
+	missing := map[APIGroup][]string{}
+	for _, d := range APIGroups() {
 		for _, k := range d.Needs() {
 			if !served(k) {
 				missing[d] = append(missing[d], k.String())
@@ -150,9 +150,9 @@ func missingOf(served func(Kind) bool) map[Door][]string {
 }
 
 // closed says why no controller is left to run.
-func closed(asked []string, missing map[Door][]string) error {
+func closed(asked []string, missing map[APIGroup][]string) error {
 	var why []string
-	for _, d := range Doors() {
+	for _, d := range APIGroups() {
 		if len(missing[d]) > 0 {
 			why = append(why, fmt.Sprintf("%s lacks %s", d, strings.Join(missing[d], ", ")))
 		}
