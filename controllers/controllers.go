@@ -63,9 +63,9 @@ type Deps struct {
 	Durations machine.Durations
 	// Metrics gets the metrics that controllers have of their own; nil for none.
 	Metrics prometheus.Registerer
-	// TellFrozen is called once with what reports whether machines are left alone
+	// OnFrozenFunc is called once with what reports whether machines are left alone
 	// because Machines or Nodes cannot be listed; may be nil.
-	TellFrozen func(frozen func() bool)
+	OnFrozenFunc func(frozen func() bool)
 	// Served reports whether the API server serves a kind. The collectors of orphans
 	// look for owners of an API group that is served although its controllers run
 	// elsewhere. Nil: only the groups that run here.
@@ -183,8 +183,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 			return fmt.Errorf("set up controller %s: %w", c.Name, err)
 		}
 	}
-	if d.TellFrozen != nil {
-		d.TellFrozen(s.frozen)
+	if d.OnFrozenFunc != nil {
+		d.OnFrozenFunc(s.frozen)
 	}
 	return nil
 }

@@ -220,7 +220,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 		Target:    target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Fence: w.fence, Rand: rand.Reader,
 		Events: w.recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
-		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
+		Durations: durations, Metrics: w.registry, OnFrozenFunc: func(f func() bool) { w.frozen.Store(&f) },
 		Options: w.controllerOptions(), Served: w.served, Clusters: w.fence.Clusters(workloads),
 		WatchFilter: w.clusters.watchFilter,
 	}, which)

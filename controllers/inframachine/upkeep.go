@@ -93,8 +93,10 @@ func (c *Controller) register(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// Hurries reports whether the deletion waits for no load balancer.
-func (o vmOwner) Hurries() bool { return o.p.object.Annotations[machinev1.ReleaseAnnotation] == "true" }
+// SkipsDeregistration reports whether the deletion waits for no load balancer.
+func (o vmOwner) SkipsDeregistration() bool {
+	return o.p.object.Annotations[machinev1.ReleaseAnnotation] == "true"
+}
 
 // WarnStillRegistered emits an Event: the VM is deleted and may still be a member.
 func (o vmOwner) WarnStillRegistered(message string) { warn(o.p, eventStillRegistered, message) }
@@ -103,7 +105,7 @@ func (o vmOwner) WarnStillRegistered(message string) { warn(o.p, eventStillRegis
 // enough, so that it may be deleted.
 func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	o := c.owner(p)
-	gone, err := c.engine.Deregister(ctx, o, o.Hurries())
+	gone, err := c.engine.Deregister(ctx, o, o.SkipsDeregistration())
 	switch {
 	case err != nil:
 		return false, err

@@ -87,8 +87,8 @@ func (c *Controller) register(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// Hurries reports whether the deletion waits for no load balancer.
-func (o vmOwner) Hurries() bool {
+// SkipsDeregistration reports whether the deletion waits for no load balancer.
+func (o vmOwner) SkipsDeregistration() bool {
 	return mayReleaseWithoutVM(o.p.machine) || forceDeletion(o.p.machine)
 }
 
@@ -100,7 +100,7 @@ func (o vmOwner) WarnStillRegistered(message string) {
 // deregister takes the VM out of its load balancers before it is deleted.
 func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	o := c.owner(p)
-	gone, err := c.engine.Deregister(ctx, o, o.Hurries())
+	gone, err := c.engine.Deregister(ctx, o, o.SkipsDeregistration())
 	switch {
 	case err != nil:
 		return false, err

@@ -27,7 +27,7 @@ func (c *Controller) followDeleted(ctx context.Context, o *observation) (time.Du
 		c.Events.Event(m, corev1.EventTypeWarning, eventNodeMissing, why)
 		return 0, nil
 	}
-	if wait, err := c.brakeDeletion(ctx, o); wait > 0 || err != nil {
+	if wait, err := c.holdMassDeletion(ctx, o); wait > 0 || err != nil {
 		return wait, err
 	}
 	return 0, c.deleteMachine(ctx, m, fmt.Sprintf("node %s is being deleted: deleting the Machine and its VM", o.name))

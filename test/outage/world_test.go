@@ -191,7 +191,7 @@ func (w *world) start() {
 		Client: cached, Live: live, Target: &controllers.Target{Client: cached, Live: live, Cache: w.mirror},
 		Namespace: namespace,
 		Clouds:    clouds, Clock: clockOf{w}, Fence: fence.Alone(clockOf{w}), Rand: rand.NewChaCha8([32]byte{}),
-		Metrics: w.metrics, Durations: durations, TellFrozen: func(f func() bool) { w.frozen = f },
+		Metrics: w.metrics, Durations: durations, OnFrozenFunc: func(f func() bool) { w.frozen = f },
 		Events:  func(string) record.EventRecorder { return recorder{w} },
 		Workers: func(string) int { return 1 },
 		Options: controllers.Options{

@@ -110,7 +110,7 @@ func (e *Engine) Ensure(ctx context.Context, o Owner) (cloud.VM, error) {
 			return cloud.VM{}, err
 		}
 	}
-	made, forgotten, err := e.findForgotten(ctx, o, resolved)
+	made, forgotten, err := e.findUnrecordedVM(ctx, o, resolved)
 	if err == nil && !forgotten {
 		made, err = e.inZone(ctx, o, resolved.Class, request.Zone, func(zone string) (cloud.VM, error) {
 			request.Zone = zone

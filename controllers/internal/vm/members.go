@@ -144,8 +144,8 @@ func changeMembers(ctx context.Context, account cloud.Account, ref cloud.Ref, wa
 	}, nil
 }
 
-// Departure is how far a VM has left its load balancers.
-type Departure struct {
+// Deregistration is how far a VM has left its load balancers.
+type Deregistration struct {
 	Done       bool          // the VM may be deleted
 	RetryAfter time.Duration // when it is worth calling again; 0 if Done
 	Reason     string        // of the wait; empty if Done
@@ -154,45 +154,45 @@ type Departure struct {
 
 // Deregister takes the owner's VM out of the load balancers that it may be registered with,
 // before it is deleted, and waits until they send it no requests any more, at most
-// DeregistrationTimeout. It does not wait if the deletion is one by force, which hurries says.
+// DeregistrationTimeout. It does not wait if the deletion is one by force, which skip says.
 // A class that cannot be used prevents the deletion of the VM, too, and that says so.
-func (e *Engine) Deregister(ctx context.Context, o MemberOwner, hurries bool) (Departure, error) {
+func (e *Engine) Deregister(ctx context.Context, o MemberOwner, skip bool) (Deregistration, error) {
 	resolved, err := o.Class()
 	if err != nil {
-		return Departure{}, err
+		return Deregistration{}, err
 	}
 	if _, err := resolved.Account(ctx); cloud.CodeOf(err) == cloud.Invalid {
-		return Departure{Done: true}, nil
+		return Deregistration{Done: true}, nil
 	}
-	return e.leave(ctx, o, resolved, hurries)
+	return e.deregisterFrom(ctx, o, resolved, skip)
 }
 
-// leave is Deregister with a class, which may be another than the owner's.
-func (e *Engine) leave(ctx context.Context, o MemberOwner, with class.Resolved, hurries bool) (Departure, error) {
+// deregisterFrom is Deregister with a class, which may be another than the owner's.
+func (e *Engine) deregisterFrom(ctx context.Context, o MemberOwner, with class.Resolved, skip bool) (Deregistration, error) {
 	record, ref := readMembers(o.Members()), refOf(o, with)
 	places := e.placesToLeave(record, ref, with)
 	if len(places) == 0 {
-		return Departure{Done: true}, nil
+		return Deregistration{Done: true}, nil
 	}
 	account, err := with.Account(ctx)
 	if err != nil {
-		return Departure{}, err
+		return Deregistration{}, err
 	}
 	r, failure := e.deregister(ctx, account, ref, places, record)
 	if failure == nil && r.Done {
 		e.update(ref.OwnerID, func(n *memory) { n.left = true })
-		return Departure{Done: true}, nil
+		return Deregistration{Done: true}, nil
 	}
 	since, err := e.leavingSince(ctx, o, record, places)
 	waited := e.clock.Since(since)
 	switch {
 	case err != nil:
-		return Departure{}, err
-	case hurries, waited >= DeregistrationTimeout:
+		return Deregistration{}, err
+	case skip, waited >= DeregistrationTimeout:
 		e.update(ref.OwnerID, func(n *memory) { n.left = true })
-		return givenUp(ref, places, failure), nil
+		return deregistrationTimedOut(ref, places, failure), nil
 	}
-	return waits(r, failure, waited), nil
+	return deregistrationPending(r, failure, waited), nil
 }
 
 // placesToLeave are where the VM may be a member before it is deleted.
@@ -234,27 +234,27 @@ func (e *Engine) leavingSince(ctx context.Context, o MemberOwner, record memberR
 	return now, recordMembers(ctx, o, record)
 }
 
-// givenUp is the departure of a VM that is deleted although its load balancers have not been
+// deregistrationTimedOut is the outcome for a VM that is deleted although its load balancers have not been
 // left. Without a failure they only keep connections that are open, and send no new requests.
-func givenUp(ref cloud.Ref, places []string, failure error) Departure {
+func deregistrationTimedOut(ref cloud.Ref, places []string, failure error) Deregistration {
 	if failure == nil {
-		return Departure{Done: true}
+		return Deregistration{Done: true}
 	}
-	return Departure{Done: true, Message: fmt.Sprintf("VM %q is deleted and may still be registered with %s: %s; remove "+
+	return Deregistration{Done: true, Message: fmt.Sprintf("VM %q is deleted and may still be registered with %s: %s; remove "+
 		"the member there if it remains", ref.ProviderID, strings.Join(places, ", "), failure)}
 }
 
-// waits says what the deletion of a VM waits for, and since when.
-func waits(r cloud.Registration, failure error, waited time.Duration) Departure {
+// deregistrationPending reports what the deletion of a VM waits for, and since when.
+func deregistrationPending(r cloud.Registration, failure error, waited time.Duration) Deregistration {
 	left := DeregistrationTimeout - waited
 	if failure == nil {
-		return Departure{
+		return Deregistration{
 			RetryAfter: min(max(r.RetryAfter, time.Second), left), Reason: machinev1.ReasonDeregistering,
 			Message: fmt.Sprintf("Waiting for load balancers to drain: %s; the VM is deleted within %s in any case",
 				strings.Join(r.Waiting, ", "), DeregistrationTimeout),
 		}
 	}
-	return Departure{
+	return Deregistration{
 		RetryAfter: min(cmp.Or(outcome.After(failure, 0), outcome.Backoff(waited)), left), Reason: outcome.Reason(failure),
 		Message: fmt.Sprintf("VM not deregistered from its load balancers: %s; VM deletion waits up to %s", failure, DeregistrationTimeout),
 	}

@@ -20,13 +20,13 @@ type Abandoned interface {
 	// RecordSubstitute persists with which class the VM is deleted, and that one's Place. It
 	// fails on a stale object.
 	RecordSubstitute(ctx context.Context, name, place string) error
-	Leaver
+	Deregisterer
 }
 
-// Leaver is an Owner whose VM leaves its load balancers.
-type Leaver interface {
-	// Hurries reports whether the deletion waits for no load balancer.
-	Hurries() bool
+// Deregisterer is an Owner whose VM leaves its load balancers.
+type Deregisterer interface {
+	// SkipsDeregistration reports whether the deletion waits for no load balancer.
+	SkipsDeregistration() bool
 	// WarnStillRegistered emits an Event: the VM is deleted and may still be a member.
 	WarnStillRegistered(message string)
 }
@@ -111,7 +111,7 @@ func (e *Engine) leaveWith(ctx context.Context, o Abandoned, with class.Resolved
 	if !ok {
 		return cloud.Deletion{Done: true}, nil
 	}
-	gone, err := e.leave(ctx, m, with, o.Hurries())
+	gone, err := e.deregisterFrom(ctx, m, with, o.SkipsDeregistration())
 	switch {
 	case err != nil:
 		return cloud.Deletion{}, err

@@ -18,11 +18,11 @@ type abandoned struct {
 	*object
 	candidates  []class.Resolved
 	name, place string
-	hurries     bool
+	skip        bool
 	warned      string
 }
 
-func (a *abandoned) Hurries() bool { return a.hurries }
+func (a *abandoned) SkipsDeregistration() bool { return a.skip }
 
 func (a *abandoned) WarnStillRegistered(message string) { a.warned = message }
 

@@ -73,7 +73,7 @@ func fallbacks() []Mutation {
 			{"controllers/machine", "(*Controller).adopt", Body(`return false, nil`)},
 		}},
 		{"no VM is looked for that a restore has made unknown", []Target{
-			{"controllers/internal/vm", "(*Engine).findForgotten", Body(`return cloud.VM{}, false, nil`)},
+			{"controllers/internal/vm", "(*Engine).findUnrecordedVM", Body(`return cloud.VM{}, false, nil`)},
 		}},
 	}
 }

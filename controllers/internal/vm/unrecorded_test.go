@@ -31,7 +31,7 @@ func TestForgottenVMIsOfOwnClass(t *testing.T) {
 		return &account{get: func(cloud.Ref) (cloud.VM, error) { return late, nil }}, nil
 	}
 	o.class, o.others = own, []class.Resolved{other}
-	found, ok, err := env.engine.findForgotten(t.Context(), o, own)
+	found, ok, err := env.engine.findUnrecordedVM(t.Context(), o, own)
 	if err != nil || !ok || found.ID != late.ID {
 		t.Fatalf("got VM %q, %v, %v, want %s", found.ID, ok, err, late.ID)
 	}
@@ -73,7 +73,7 @@ func TestForgottenVMInAnyState(t *testing.T) {
 			o.class.Account = func(context.Context) (cloud.Account, error) {
 				return &account{get: func(cloud.Ref) (cloud.VM, error) { return found, nil }}, nil
 			}
-			_, ok, err := env.engine.findForgotten(t.Context(), o, o.class)
+			_, ok, err := env.engine.findUnrecordedVM(t.Context(), o, o.class)
 			got := "ask"
 			switch {
 			case cloud.CodeOf(err) == cloud.TokenUsed:

@@ -27,10 +27,10 @@ const (
 	turnRetry        = 30 * time.Second
 )
 
-// brakeDeletion returns after how long to look again at a deletion that the Machine must not
+// holdMassDeletion returns after how long to look again at a deletion that the Machine must not
 // follow yet; 0 if the Machine may be deleted. The Node keeps its finalizer meanwhile, and
 // works as before.
-func (c *Controller) brakeDeletion(ctx context.Context, o *observation) (time.Duration, error) {
+func (c *Controller) holdMassDeletion(ctx context.Context, o *observation) (time.Duration, error) {
 	if c.IgnoreOutages || o.node.Annotations[machinev1.NodeDeletionAnnotation] == machinev1.NodeDeletionApproved {
 		c.setHeld(o.name, false)
 		return 0, nil

@@ -17,12 +17,12 @@ const (
 	adoptedAge = 5 * time.Minute
 )
 
-// findForgotten returns the VM of an owner that may have one from another of its classes
+// findUnrecordedVM returns the VM of an owner that may have one from another of its classes
 // although nothing records that: a restore of the API server, or a new object of the same name,
 // has lost the record. The token of an attempt proves only that the class of that attempt made
 // nothing, so an owner with several classes is looked up in the place of each of them, once
 // before this process asks for its VM, and again where the number of its attempt goes back.
-func (e *Engine) findForgotten(ctx context.Context, o Owner, own class.Resolved) (cloud.VM, bool, error) {
+func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolved) (cloud.VM, bool, error) {
 	attempt, _ := o.Attempt()
 	if o.Ref().ProviderID != "" || e.asked(o.Ref().OwnerID, attempt) {
 		return cloud.VM{}, false, nil
