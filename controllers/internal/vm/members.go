@@ -240,8 +240,8 @@ func deregistrationTimedOut(ref cloud.Ref, places []string, failure error) Dereg
 	if failure == nil {
 		return Deregistration{Done: true}
 	}
-	return Deregistration{Done: true, Message: fmt.Sprintf("VM %q is deleted and may still be registered with %s: %s; remove "+
-		"the member there if it remains", ref.ProviderID, strings.Join(places, ", "), failure)}
+	return Deregistration{Done: true, Message: fmt.Sprintf("VM %q is deleted and may still be registered with %s: %s; "+
+		"remove the member there if it remains", ref.ProviderID, strings.Join(places, ", "), failure)}
 }
 
 // deregistrationPending reports what the deletion of a VM waits for, and since when.
@@ -256,7 +256,8 @@ func deregistrationPending(r cloud.Registration, failure error, waited time.Dura
 	}
 	return Deregistration{
 		RetryAfter: min(cmp.Or(outcome.After(failure, 0), outcome.Backoff(waited)), left), Reason: outcome.Reason(failure),
-		Message: fmt.Sprintf("VM not deregistered from its load balancers: %s; VM deletion waits up to %s", failure, DeregistrationTimeout),
+		Message: fmt.Sprintf("VM not deregistered from its load balancers: %s; VM deletion waits up to %s", failure,
+			DeregistrationTimeout),
 	}
 }
 
