@@ -17,7 +17,7 @@ type Driver interface {
 
 	// Parse decodes a provider spec as leniently as MCM's driver does, fills in
 	// defaults and checks it. It always returns a Class. Problems are sorted by
-	// field; which calls they rule out is said by their severity.
+	// field; the severity of each says which calls it blocks.
 	Parse(in ClassInput) (Class, []Problem)
 
 	// CheckSecret reports which entries of a Secret the cloud needs and does not

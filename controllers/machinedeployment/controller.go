@@ -20,7 +20,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// Deps are what the controller works with.
+// Deps are what a Controller needs; all are required but Target, Joining, PauseFailing and Fallback.
 type Deps struct {
 	// Client reads the control cluster from a cache that has the indexes of
 	// controllers/internal/index, and writes to it.
@@ -45,7 +45,8 @@ type Deps struct {
 	Fallback *fallback.Memory
 }
 
-// Controller reconciles MachineDeployments.
+// Controller rolls out the template of each MachineDeployment over its MachineSets. It is safe for
+// concurrent use by different objects.
 type Controller struct {
 	Deps
 	own            *fresh.Client // Client, which reads its own writes
@@ -53,7 +54,7 @@ type Controller struct {
 	prunedProgress fresh.Dropped[*machinev1.Progress]
 }
 
-// New returns a controller.
+// New returns a Controller. It wraps d.Client so that the controller reads its own writes.
 func New(d Deps) *Controller {
 	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock},
 		&machinev1.MachineDeployment{})

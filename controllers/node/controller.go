@@ -38,7 +38,7 @@ const (
 	eventNodeMissing       = "NodeMissing"
 )
 
-// Deps are what a Controller needs.
+// Deps are what a Controller needs; Client, Target, Clock and Events are required.
 type Deps struct {
 	// Client is of the cluster with the Machines; its cache has the indexes of package index.
 	Client client.Client

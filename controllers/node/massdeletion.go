@@ -17,13 +17,13 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// Persons and repair tools delete Nodes one at a time. Many at once are rather the sign of a
+// People and repair tools delete Nodes one at a time. Many deletions at once usually mean a
 // mistake: a cloud controller manager that is shown no VMs any more deletes every Node.
 const (
-	fewDeletions     = 3             // so many are always followed
-	deletionsShare   = 10            // one of so many Nodes may be deleted together with others
-	deletionsWindow  = outage.Window // for so long a deletion counts after its Machine was deleted
-	defaultHoldLimit = 2 * time.Hour // for so long Machines are kept unless Deps say
+	fewDeletions     = 3             // always allowed
+	deletionsShare   = 10            // the allowed share: one in so many Nodes
+	deletionsWindow  = outage.Window // how long a deletion counts after its Machine was deleted
+	defaultHoldLimit = 2 * time.Hour // the default of --machine-safety-outage-limit
 	turnRetry        = 30 * time.Second
 )
 
