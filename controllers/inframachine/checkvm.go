@@ -63,7 +63,8 @@ func (c *Controller) find(ctx context.Context, p *pass) (cloud.VM, time.Duration
 	if !ok && p.object.Spec.ProviderID != "" {
 		return cloud.VM{}, 0, cloud.Worst("find VM", []cloud.Problem{{
 			Severity: cloud.BlocksAll, Field: "spec.providerID",
-			Message: fmt.Sprintf("%q is not a providerID of provider %s; delete this MCMMachine and create it with a valid one, or with none",
+			Message: fmt.Sprintf("%q is not a providerID of provider %s; delete this MCMMachine and create it with "+
+				"a valid one, or with none",
 				p.object.Spec.ProviderID, r.Driver.Traits().Name),
 		}}, cloud.BlocksAll)
 	}

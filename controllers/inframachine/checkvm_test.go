@@ -63,7 +63,9 @@ func TestPresetProviderIDOfNoVM(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ id, want string }{
 		"NotThere": {sim.ProviderID("sim-1a", "vm-00000000000000000"), "False InstanceNotFound"},
-		"Foreign":  {"gce://project/zone/name", `spec.providerID: "gce://project/zone/name" is not a providerID of provider sim`},
+		"Foreign": {
+			"gce://project/zone/name", `spec.providerID: "gce://project/zone/name" is not a providerID of provider sim`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

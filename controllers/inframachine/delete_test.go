@@ -79,7 +79,8 @@ func TestSharedVM(t *testing.T) {
 	if _, live := w.vms(); live != 1 || w.get("m") != nil {
 		t.Errorf("%d VMs, object %v: want the VM left to the other and the object gone", live, w.get("m"))
 	}
-	if told := strings.Join(w.told(), "\n"); !strings.Contains(told, "MCMMachine "+namespace+"/n has the same spec.providerID") {
+	told := strings.Join(w.told(), "\n")
+	if !strings.Contains(told, "MCMMachine "+namespace+"/n has the same spec.providerID") {
 		t.Errorf("told %s", told)
 	}
 }

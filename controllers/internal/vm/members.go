@@ -168,7 +168,9 @@ func (e *Engine) Deregister(ctx context.Context, o MemberOwner, skip bool) (Dere
 }
 
 // deregisterFrom is Deregister with a class, which may be another than the owner's.
-func (e *Engine) deregisterFrom(ctx context.Context, o MemberOwner, with class.Resolved, skip bool) (Deregistration, error) {
+func (e *Engine) deregisterFrom(
+	ctx context.Context, o MemberOwner, with class.Resolved, skip bool,
+) (Deregistration, error) {
 	record, ref := readMembers(o.Members()), refOf(o, with)
 	places := e.placesToLeave(record, ref, with)
 	if len(places) == 0 {

@@ -154,7 +154,8 @@ func metadataYAML(t *testing.T, r release) {
 }
 
 // componentsTargetNamespace: clusterctl renames the one Namespace and moves everything else there,
-// ServiceAccounts in bindings too. A binding to another provider's ServiceAccount names it as a User, which has no namespace.
+// ServiceAccounts in bindings too. A binding to another provider's ServiceAccount names it as a User,
+// which has no namespace.
 func componentsTargetNamespace(t *testing.T, r release) {
 	t.Helper()
 	r.components(t, func(t *testing.T, provider string, all []*unstructured.Unstructured) {
