@@ -110,8 +110,8 @@ func Names() []string {
 }
 
 // Select returns the names of the controllers that asked means: names, -name to
-// leave one out, * for those of each group whose kinds are all served. A controller that is named although its group lacks a kind is an error,
-// and so is nothing at all.
+// leave one out, * for those of each group whose kinds are all served. A controller
+// that is named although its group lacks a kind is an error, and so is nothing at all.
 func Select(asked []string, served func(Kind) bool) ([]string, error) {
 	if err := known(asked); err != nil {
 		return nil, err
