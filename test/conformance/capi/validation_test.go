@@ -133,7 +133,7 @@ var validations = map[string]validation{
 	},
 	"MCMMachineNetworkStays": {
 		kind: "MCMMachine", accepted: networked(pooled), change: true, refused: `{machineClassRef: {name: a}}`, field: "spec",
-		message: "spec.network cannot be changed, because the VM keeps the addresses that it was created with; create a " +
+		message: "spec.network cannot be changed, because the VM keeps the addresses that it was created with; create an " +
 			"MCMMachineTemplate with the new network, and name it in the MachineDeployment",
 	},
 	"MCMMachineNetworkPools": {
