@@ -219,13 +219,8 @@ func (c *Controller) kubeconfig(ctx context.Context, f *facts) (kubeconfig, erro
 
 // patch applies change to the object, and writes it if it has changed.
 func (c *Controller) patch(ctx context.Context, f *facts, change func(*controlplanev1.MCMExternalControlPlane)) error {
-	changed := f.cp.DeepCopy()
-	change(changed)
-	if sameObject(f.cp, changed) {
-		return nil
-	}
-	status := changed.Status
-	err := patch.Object(ctx, c.Client, f.cp, changed)
+	status := f.cp.Status
+	changed, err := patch.Change(ctx, c.Client, f.cp, change)
 	if err != nil {
 		return fmt.Errorf("write MCMExternalControlPlane: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -134,8 +133,4 @@ func (f *facts) override() clusterv1.APIEndpoint {
 		return clusterv1.APIEndpoint{}
 	}
 	return e
-}
-
-func sameObject(a, b *controlplanev1.MCMExternalControlPlane) bool {
-	return equality.Semantic.DeepEqual(a.ObjectMeta, b.ObjectMeta) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }

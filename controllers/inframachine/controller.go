@@ -26,6 +26,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
@@ -176,18 +177,9 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 // patch applies change to metadata and spec, and writes what differs, if anything
 // does. It fails on a stale object.
 func (c *Controller) patch(ctx context.Context, p *pass, change func(*infrav1.MCMMachine)) error {
-	changed := p.object.DeepCopy()
-	change(changed)
-	if equality.Semantic.DeepEqual(p.object.ObjectMeta, changed.ObjectMeta) &&
-		equality.Semantic.DeepEqual(p.object.Spec, changed.Spec) {
-		return nil
-	}
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(p.object,
-		client.MergeFromWithOptimisticLock{})); err != nil {
-		return err
-	}
+	changed, err := patch.Change(ctx, c.Client, p.object, change)
 	p.object = changed
-	return nil
+	return err
 }
 
 // write persists the status that follows from p, if it differs and the object has
@@ -203,8 +195,7 @@ func (c *Controller) write(ctx context.Context, p *pass) error {
 	}
 	changed := p.object.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(p.object,
-		client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.Status(ctx, c.Client, p.object, changed); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	p.object = changed

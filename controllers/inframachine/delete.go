@@ -189,8 +189,6 @@ func (c *Controller) removeVM(ctx context.Context, p *pass) (cloud.Deletion, err
 	return c.engine.Remove(ctx, c.owner(p))
 }
 
-var _ vm.Abandoned = vmOwner{}
-
 // Substitutes are the classes of the namespace that may reach the VM.
 func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
 	m := o.p.object
@@ -198,25 +196,6 @@ func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
 	return class.Substitutes(ctx, o.Client, class.Search{
 		Resolve: o.classes.ResolveForClusterAPI, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, First: recorded,
 	})
-}
-
-// Substitute is the class with which the VM is deleted in place of its own.
-func (o vmOwner) Substitute() (name, place string) { return machinev1.SubstituteClass(o.p.object) }
-
-// RecordSubstitute persists that, and emits an Event about it.
-func (o vmOwner) RecordSubstitute(ctx context.Context, name, place string) error {
-	err := o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
-		machinev1.SetAnnotation(m, machinev1.SubstituteClassAnnotation, name+"/"+place)
-	})
-	if err != nil {
-		return err
-	}
-	o.p.did.events = append(o.p.did.events, kubeEvent{
-		corev1.EventTypeNormal, eventClassSubstituted,
-		fmt.Sprintf("MachineClass %q cannot be used; VM %q has the owner id of this MCMMachine and is deleted with "+
-			"MachineClass %q", className(o.p.object), o.p.object.Spec.ProviderID, name),
-	})
-	return nil
 }
 
 // isPermanent reports whether err lasts until somebody brings class or credentials back.

@@ -20,13 +20,10 @@ const (
 	eventNodeLeft  = "NodeLeft"
 	// What the console of a machine says that did not join. The native API has the same.
 	eventConsole = "ConsoleRead"
-	// Load balancers could not be reached while the deletion waited for them.
-	eventStillRegistered = "StillRegistered"
 	// The VM stays, and with it its address.
 	eventClaimRetained = "RetainedIPAddressClaim"
 	// The native API has the same.
-	eventInvalidNote      = "InvalidAnnotation"
-	eventClassSubstituted = "ClassSubstituted"
+	eventInvalidNote = "InvalidAnnotation"
 )
 
 // emitEvents emits Events about what happened in this pass, once for each fault.

@@ -2,7 +2,6 @@ package inframachine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 )
 
@@ -36,19 +34,17 @@ func (c *Controller) beginTry(p *pass) bool {
 		p.seen.chosen == ""
 }
 
-// fallBack records with which class the machine goes on, after the cloud had no capacity for
-// its present one, or has refused that and it is not the first, and reports whether there is
-// one. Nothing is asked for with it before switchClass has found nothing of the present one.
-func (c *Controller) fallBack(ctx context.Context, p *pass, refused error) (bool, error) {
-	e, ok := errors.AsType[*cloud.Error](refused)
+// fallBack records with which class the machine goes on, after the cloud has refused its present one,
+// and reports whether there is one. Nothing is asked for with it before switchClass has found
+// nothing of the present one.
+func (c *Controller) fallBack(ctx context.Context, p *pass, failure error) (bool, error) {
 	was := p.usedClass()
-	if !ok || p.object.Spec.ProviderID != "" || !refusesClass(e, was != p.object.Spec.MachineClassRef.Name) {
+	refusal := fallback.Refusal(failure, p.object.Spec.ClassNames(), was)
+	if refusal == nil || p.object.Spec.ProviderID != "" {
 		return false, nil
 	}
-	c.Fallback.Refused(p.offer(), e.Error())
-	id := machinev1.OwnerID(p.object)
-	next, ok := c.Fallback.Next(p.seen.pool, id, was)
-	if !ok || !c.Fallback.Begin(next.Offer, id) {
+	next, ok := c.Fallback.Leave(p.offer(), refusal, p.seen.pool, machinev1.OwnerID(p.object), was)
+	if !ok {
 		return false, nil
 	}
 	err := c.patch(ctx, p, func(o *infrav1.MCMMachine) {
@@ -58,21 +54,11 @@ func (c *Controller) fallBack(ctx context.Context, p *pass, refused error) (bool
 		return false, fmt.Errorf("record next class %s: %w", next.Name, err)
 	}
 	p.did.events = append(p.did.events, kubeEvent{
-		corev1.EventTypeNormal, machinev1.EventClassFallback,
-		fmt.Sprintf("MachineClass %s cannot be used: %s; falling back to MachineClass %s", was, e, next.Name),
+		corev1.EventTypeNormal, machinev1.EventClassFallback, fallback.LeaveMessage(was, next.Name, refusal),
 	})
 	p.did.vmCondition = switching(was, next.Name)
 	requeueAfter(p, time.Millisecond)
 	return true, nil
-}
-
-// refusesClass reports whether another class may serve after e. The first class is to be corrected,
-// and boot data is that of one machine, and says nothing about its class.
-func refusesClass(e *cloud.Error, further bool) bool {
-	if e.Reason == infrav1.ReasonPlainBootData {
-		return false
-	}
-	return e.Code == cloud.Exhausted || further && (e.Code == cloud.Invalid || e.Code == cloud.Denied)
 }
 
 // allExhausted adds to a condition why no other class is used.
@@ -98,6 +84,5 @@ func switchTarget(o *infrav1.MCMMachine) string {
 }
 
 func switching(from, to string) *condition {
-	return conditionFalse(infrav1.ReasonClassChanged, fmt.Sprintf(
-		"MachineClass %s follows once nothing is left of the VM requested from MachineClass %s", to, from))
+	return conditionFalse(infrav1.ReasonClassChanged, fallback.SwitchMessage(from, to))
 }

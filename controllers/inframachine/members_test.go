@@ -109,7 +109,7 @@ func TestLoadBalancerFailures(t *testing.T) {
 	if took := w.clock.Now().Sub(began); took < vm.DeregistrationTimeout || took > vm.DeregistrationTimeout+time.Minute {
 		t.Errorf("the deletion took %v, want %v and a little", took, vm.DeregistrationTimeout)
 	}
-	if told := strings.Join(w.told(), "\n"); !strings.Contains(told, eventStillRegistered) {
+	if told := strings.Join(w.told(), "\n"); !strings.Contains(told, vm.EventStillRegistered) {
 		t.Errorf("no Event says where the VM may still be registered:\n%s", told)
 	}
 }

@@ -9,18 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // nodeDeletionTimeout is how long the removal of a Node is tried when a Cluster goes.
@@ -45,43 +41,6 @@ func (c *Controller) syncNode(ctx context.Context, p *pass) error {
 		return err
 	}
 	return c.applyTemplate(ctx, p, workload, node)
-}
-
-var _ vm.BootDataOwner = vmOwner{}
-
-// KeepsBootData reports whether the cloud may keep boot data of the VM.
-func (o vmOwner) KeepsBootData() bool {
-	return o.p.object.Annotations[machinev1.BootDataAnnotation] != ""
-}
-
-// ForgetBootData persists that it does not.
-func (o vmOwner) ForgetBootData(ctx context.Context) error {
-	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) { delete(m.Annotations, machinev1.BootDataAnnotation) })
-}
-
-// removeBootData removes the boot data that the cloud keeps of a VM whose node has joined. A
-// failure is reported and changes nothing else about the machine.
-func (c *Controller) removeBootData(ctx context.Context, p *pass) error {
-	if p.object.Spec.ProviderID == "" || createStarted(p.object) || !p.seen.machine.Status.NodeRef.IsDefined() {
-		return nil
-	}
-	err := c.engine.RemoveBootData(ctx, c.owner(p))
-	switch {
-	case err == nil:
-		p.did.bootDataConditionObsolete = true
-		return nil
-	case apierrors.IsConflict(err) || !outcome.IsCloud(err):
-		return err
-	}
-	since := p.seen.now
-	if was := meta.FindStatusCondition(p.object.Status.Conditions, infrav1.BootDataRemovedCondition); was != nil {
-		since = was.LastTransitionTime.Time
-	}
-	requeueAfter(p, outcome.After(err, outcome.Backoff(p.seen.now.Sub(since))))
-	if reason, message, failed := c.engine.BootDataFailure(machinev1.OwnerID(p.object), err); failed {
-		p.did.bootDataCondition = conditionFalse(reason, message)
-	}
-	return nil
 }
 
 // connect returns the workload cluster, whose Nodes wake their machines from then on.

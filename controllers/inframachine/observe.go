@@ -15,6 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
 )
 
@@ -55,12 +56,10 @@ type outcomes struct {
 	vmCondition, cloudCondition, credentialsCondition *condition
 	nodeCondition, addressCondition                   *condition
 	nodeConditionObsolete                             bool // nothing is asked for of the Node any more
-	tagsCondition                                     *condition
-	tagsConditionObsolete                             bool // the VM has the tags that it is to have
-	bootDataCondition                                 *condition
-	bootDataConditionObsolete                         bool // the cloud keeps no boot data of it
-	membersCondition                                  *condition
-	membersObsolete                                   bool // the VM has no load balancer, and is to have none
+
+	// Of the VM: its tags, the boot data that the cloud keeps, the load balancers that it is
+	// registered with; zero: nothing is known.
+	tags, bootData, loadBalancers vm.Upkeep
 
 	deletionWaitsFor *condition
 	console          *console.Failure // of the machine, which did not join; nil: nothing is known

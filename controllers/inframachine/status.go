@@ -42,19 +42,11 @@ func report(p *pass) infrav1.MCMMachineStatus {
 	if p.did.nodeConditionObsolete {
 		meta.RemoveStatusCondition(&status.Conditions, infrav1.NodeSyncedCondition)
 	}
-	setIf(infrav1.TagsUpdatedCondition, stable(status.Conditions, infrav1.TagsUpdatedCondition, p.did.tagsCondition))
-	if p.did.tagsConditionObsolete {
-		meta.RemoveStatusCondition(&status.Conditions, infrav1.TagsUpdatedCondition)
-	}
-	setIf(infrav1.BootDataRemovedCondition, stable(status.Conditions, infrav1.BootDataRemovedCondition,
-		p.did.bootDataCondition))
-	if p.did.bootDataConditionObsolete {
-		meta.RemoveStatusCondition(&status.Conditions, infrav1.BootDataRemovedCondition)
-	}
-	setIf(infrav1.LoadBalancerRegisteredCondition, stable(status.Conditions, infrav1.LoadBalancerRegisteredCondition,
-		p.did.membersCondition))
-	if p.did.membersObsolete {
-		meta.RemoveStatusCondition(&status.Conditions, infrav1.LoadBalancerRegisteredCondition)
+	for _, u := range p.upkeeps() {
+		setIf(u.condition, stable(status.Conditions, u.condition, u.shown()))
+		if u.None {
+			meta.RemoveStatusCondition(&status.Conditions, u.condition)
+		}
 	}
 	if !p.object.DeletionTimestamp.IsZero() {
 		set(deleting(p))

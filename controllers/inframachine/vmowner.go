@@ -27,12 +27,25 @@ import (
 // vmOwner is the MCMMachine of a pass as the engine sees it.
 type vmOwner struct {
 	*Controller
+	vm.Records
 	p *pass
 }
 
-var _ vm.Owner = vmOwner{}
+var (
+	_ vm.Owner         = vmOwner{}
+	_ vm.TagOwner      = vmOwner{}
+	_ vm.BootDataOwner = vmOwner{}
+	_ vm.Abandoned     = vmOwner{}
+)
 
-func (c *Controller) owner(p *pass) vmOwner { return vmOwner{c, p} }
+func (c *Controller) owner(p *pass) vmOwner {
+	return vmOwner{c, vm.Records{
+		Object: func() client.Object { return p.object },
+		Patch: func(ctx context.Context, change func(client.Object)) error {
+			return c.patch(ctx, p, func(o *infrav1.MCMMachine) { change(o) })
+		},
+	}, p}
+}
 
 // Class is the class as the pass observed it.
 func (o vmOwner) Class() (class.Resolved, error) { return o.p.seen.class, o.p.seen.classErr }
@@ -57,9 +70,6 @@ func (o vmOwner) Request() cloud.CreateRequest {
 	}
 }
 
-// Zone is the zone that was chosen for the VM.
-func (o vmOwner) Zone() string { return o.p.object.Annotations[machinev1.ZoneAnnotation] }
-
 // ZonesInUse counts the MCMMachines of the class by the zone that was chosen for them,
 // or else by the one that their VM is in.
 func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
@@ -74,13 +84,6 @@ func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
 		}
 	}
 	return use, err
-}
-
-// RecordZone persists the zone that was chosen for the VM.
-func (o vmOwner) RecordZone(ctx context.Context, zone string) error {
-	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
-		machinev1.SetAnnotation(m, machinev1.ZoneAnnotation, zone)
-	})
 }
 
 // ControlPlane reports whether the Machine is one of a control plane.
@@ -102,13 +105,6 @@ func (o vmOwner) RecordIntent(ctx context.Context) error {
 		if addresses := recordOf(o.p.did.network); addresses != "" {
 			machinev1.SetAnnotation(m, infrav1.IPAddressesAnnotation, addresses)
 		}
-	})
-}
-
-// RecordAttempt persists the number of the next attempt.
-func (o vmOwner) RecordAttempt(ctx context.Context, number int) error {
-	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
-		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
 	})
 }
 

@@ -56,18 +56,10 @@ func besideConditions(p *pass) []metav1.Condition {
 	if p.did.drained != nil {
 		found = append(found, drainCondition(p.did.drained))
 	}
-	if f := p.did.tagsFailure; f != nil {
-		found = append(found, condition(machinev1.ConditionTagsUpdated, false, f.reason, f.message))
-	}
-	if f := p.did.bootDataFailure; f != nil {
-		found = append(found, condition(machinev1.ConditionBootDataRemoved, false, f.reason, f.message))
-	}
-	switch j := p.did.joining; {
-	case j.Reason != "":
-		found = append(found, condition(machinev1.ConditionLoadBalancerRegistered, false, j.Reason, j.Message))
-	case j.Registered:
-		found = append(found, condition(machinev1.ConditionLoadBalancerRegistered, true, machinev1.ReasonRegistered,
-			"The VM is registered with the load balancers of its class"))
+	for _, u := range p.upkeeps() {
+		if u.Reason != "" {
+			found = append(found, condition(u.condition, u.Done, u.Reason, u.Message))
+		}
 	}
 	return found
 }
@@ -223,14 +215,10 @@ func obsoleteConditions(p *pass, status machinev1.MachineStatus) []string {
 func obsoleteBeside(p *pass) []string {
 	var done []string
 	going := !p.machine.DeletionTimestamp.IsZero()
-	if going || p.did.tagsUpdated {
-		done = append(done, machinev1.ConditionTagsUpdated)
-	}
-	if going || p.did.bootDataRemoved {
-		done = append(done, machinev1.ConditionBootDataRemoved)
-	}
-	if going || p.did.joining.None {
-		done = append(done, machinev1.ConditionLoadBalancerRegistered)
+	for _, u := range p.upkeeps() {
+		if going || u.None {
+			done = append(done, u.condition)
+		}
 	}
 	return done
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
@@ -271,16 +272,7 @@ func (c *Controller) write(ctx context.Context, p *pass, failure error) error {
 // patchMachine applies change to the Machine's metadata and spec, and writes
 // the differences, if there are any. It fails on a stale object.
 func (c *Controller) patchMachine(ctx context.Context, p *pass, change func(*machinev1.Machine)) error {
-	changed := p.machine.DeepCopy()
-	change(changed)
-	if equality.Semantic.DeepEqual(p.machine.ObjectMeta, changed.ObjectMeta) &&
-		equality.Semantic.DeepEqual(p.machine.Spec, changed.Spec) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(p.machine, client.MergeFromWithOptimisticLock{})
-	if err := c.Client.Patch(ctx, changed, patch); err != nil {
-		return err
-	}
+	changed, err := patch.Change(ctx, c.Client, p.machine, change)
 	p.machine = changed
-	return nil
+	return err
 }

@@ -111,8 +111,6 @@ func (c *Controller) classNeverExisted(ctx context.Context, m *machinev1.Machine
 	return false, err
 }
 
-var _ vm.Abandoned = vmOwner{}
-
 // Substitutes are the classes of the namespace that may reach the VM.
 func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
 	m := o.p.machine
@@ -120,23 +118,4 @@ func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
 	return class.Substitutes(ctx, o.Client, class.Search{
 		Resolve: o.classes.Resolve, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, First: recorded,
 	})
-}
-
-// Substitute is the class with which the VM is deleted in place of its own.
-func (o vmOwner) Substitute() (name, place string) { return machinev1.SubstituteClass(o.p.machine) }
-
-// RecordSubstitute persists that, and emits an Event about it.
-func (o vmOwner) RecordSubstitute(ctx context.Context, name, place string) error {
-	err := o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
-		machinev1.SetAnnotation(m, machinev1.SubstituteClassAnnotation, name+"/"+place)
-	})
-	if err != nil {
-		return err
-	}
-	o.p.did.events = append(o.p.did.events, kubeEvent{
-		corev1.EventTypeNormal, eventClassSubstituted,
-		fmt.Sprintf("MachineClass %q cannot be used; VM %q has the owner id of this Machine and is deleted with "+
-			"MachineClass %q", o.p.machine.Spec.Class.Name, o.p.machine.Spec.ProviderID, name),
-	})
-	return nil
 }

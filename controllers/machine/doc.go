@@ -18,7 +18,7 @@
 //	checkHealth         health.go      the phase; replacement paused by outage.go
 //	updateInPlace       inplace.go     the machine's part of an update in place
 //	preserve            preserve.go    a machine that is kept for examination
-//	removeBootData      node.go        boot data that the cloud keeps, once the node has joined
+//	removeBootData      upkeep.go      boot data that the cloud keeps, once the node has joined
 //	updateTags          upkeep.go      the tags of the VM, where they follow the class
 //
 // A pass over a Machine that is being deleted runs the deletion steps until one is

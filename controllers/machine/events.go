@@ -35,10 +35,6 @@ const (
 	eventOutage         = "Outage" // about the pool
 	eventOutageOver     = "OutageOver"
 	eventNotRegistered  = "NotRegistered" // with a load balancer
-	// Load balancers could not be reached while the deletion waited for them.
-	eventStillRegistered = "StillRegistered"
-	// The VM is deleted with another class than the Machine's. Cluster API's side has the same.
-	eventClassSubstituted = "ClassSubstituted"
 )
 
 // emitEvents emits Events about what changed in this pass.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -66,10 +65,8 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 // refuses this one and it is not the first, and the pool has another. Else it notes why there
 // is no VM.
 func (c *Controller) createFailed(ctx context.Context, p *pass, failure error) error {
-	if e := refused(failure); e != nil {
-		if goesOn, err := c.fallBack(ctx, p, e); goesOn || err != nil {
-			return err
-		}
+	if goesOn, err := c.fallBack(ctx, p, failure); goesOn || err != nil {
+		return err
 	}
 	return c.launchFailed(p, failure)
 }
@@ -212,31 +209,30 @@ func (p *pass) offer() fallback.Offer {
 	return fallback.OfferOf(p.seen.class, m.Namespace, m.Spec.Class.Name, "")
 }
 
-// fallBack records with which class of its pool the Machine goes on, after the cloud had no
-// capacity for its present one, or has refused that and it is not the first, and reports
-// whether there is one. Nothing is asked for with it
-// before switchClass has found nothing of the present one.
-func (c *Controller) fallBack(ctx context.Context, p *pass, e *cloud.Error) (bool, error) {
+// fallBack records with which class of its pool the Machine goes on, after the cloud has refused its
+// present one, and reports whether there is one. Nothing is asked for with it before switchClass
+// has found nothing of the present one.
+func (c *Controller) fallBack(ctx context.Context, p *pass, failure error) (bool, error) {
 	m := p.machine
-	if m.Spec.ProviderID != "" {
+	if m.Spec.ProviderID != "" || !outcome.IsCloud(failure) {
 		return false, nil
 	}
 	names, err := fallback.ClassesOfMachine(ctx, c.Client, m)
-	if err != nil || e.Code != cloud.Exhausted && !fallsBack(names, m.Spec.Class.Name) {
+	was := m.Spec.Class.Name
+	refusal := fallback.Refusal(failure, names, was)
+	if err != nil || refusal == nil {
 		return false, err
 	}
-	c.Fallback.Refused(p.offer(), e.Error())
-	if len(names) < 2 {
-		return false, nil
+	var pool []fallback.Candidate
+	if len(names) > 1 { // else the one name may be that of a template that was edited since
+		pool, err = fallback.Candidates(ctx, c.Client, c.classes.Resolve,
+			fallback.Pool{Namespace: m.Namespace, Classes: names})
 	}
-	pool, err := fallback.Candidates(ctx, c.Client, c.classes.Resolve,
-		fallback.Pool{Namespace: m.Namespace, Classes: names})
 	if err != nil {
 		return false, err
 	}
-	was, id := m.Spec.Class.Name, machinev1.OwnerID(m)
-	next, ok := c.Fallback.Next(pool, id, was)
-	if !ok || !c.Fallback.Begin(next.Offer, id) {
+	next, ok := c.Fallback.Leave(p.offer(), refusal, pool, machinev1.OwnerID(m), was)
+	if !ok {
 		p.did.otherClasses = c.Fallback.Describe(pool, was)
 		return false, nil
 	}
@@ -247,17 +243,11 @@ func (c *Controller) fallBack(ctx context.Context, p *pass, e *cloud.Error) (boo
 		return false, fmt.Errorf("record next class %s: %w", next.Name, err)
 	}
 	p.did.events = append(p.did.events, kubeEvent{
-		corev1.EventTypeNormal, machinev1.EventClassFallback,
-		fmt.Sprintf("MachineClass %s cannot be used: %s; falling back to MachineClass %s", was, e, next.Name),
+		corev1.EventTypeNormal, machinev1.EventClassFallback, fallback.LeaveMessage(was, next.Name, refusal),
 	})
 	p.did.waitsFor = switching(was, next.Name)
 	requeueAfter(p, time.Millisecond)
 	return true, nil
-}
-
-// fallsBack reports whether a class of a pool is one after the first.
-func fallsBack(names []string, class string) bool {
-	return len(names) > 1 && slices.Contains(names[1:], class)
 }
 
 // switchClass gives the Machine the class that fallBack has recorded, once nothing is left of
@@ -325,15 +315,5 @@ func switches(m *machinev1.Machine) bool {
 }
 
 func switching(from, to string) *waiting {
-	return &waiting{reasonClassFallback, fmt.Sprintf(
-		"MachineClass %s follows once nothing is left of the VM requested from MachineClass %s", to, from)}
-}
-
-// refused returns err as an error after which another class may serve; nil if it is another one.
-func refused(err error) *cloud.Error {
-	e, ok := errors.AsType[*cloud.Error](err)
-	if !ok || e.Code != cloud.Exhausted && e.Code != cloud.Invalid && e.Code != cloud.Denied {
-		return nil
-	}
-	return e
+	return &waiting{reasonClassFallback, fallback.SwitchMessage(from, to)}
 }

@@ -14,10 +14,8 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // findNode learns the node of a Machine that was deleted before it was recorded.
@@ -104,44 +102,6 @@ func (c *Controller) deleteToken(ctx context.Context, p *pass) (bool, error) {
 		return false, err // one that we may not delete is left to its expiry
 	}
 	return true, nil
-}
-
-var _ vm.BootDataOwner = vmOwner{}
-
-// KeepsBootData reports whether the cloud may keep boot data of the VM.
-func (o vmOwner) KeepsBootData() bool {
-	return o.p.machine.Annotations[machinev1.BootDataAnnotation] != ""
-}
-
-// ForgetBootData persists that it does not.
-func (o vmOwner) ForgetBootData(ctx context.Context) error {
-	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) { delete(m.Annotations, machinev1.BootDataAnnotation) })
-}
-
-// removeBootData removes the boot data that the cloud keeps of a VM whose node has joined. Without
-// a target cluster nothing shows that the VM has fetched it: it goes with the VM. A failure is
-// reported and changes nothing else about the machine.
-func (c *Controller) removeBootData(ctx context.Context, p *pass) error {
-	if p.machine.Spec.ProviderID == "" || phaseOf(p) != machinev1.MachineRunning {
-		return nil
-	}
-	err := c.engine.RemoveBootData(ctx, c.owner(p))
-	switch {
-	case err == nil:
-		p.did.bootDataRemoved = true
-		return nil
-	case apierrors.IsConflict(err) || !outcome.IsCloud(err):
-		return err
-	}
-	since := p.seen.now
-	if was := findCondition(p.machine.Status.Progress, machinev1.ConditionBootDataRemoved); was != nil {
-		since = was.LastTransitionTime.Time
-	}
-	requeueAfter(p, outcome.After(err, outcome.Backoff(p.seen.now.Sub(since))))
-	if reason, message, failed := c.engine.BootDataFailure(machinev1.OwnerID(p.machine), err); failed {
-		p.did.bootDataFailure = &waiting{reason, message}
-	}
-	return nil
 }
 
 // patchNode applies change to the machine's node and writes what differs, if

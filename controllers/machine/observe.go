@@ -58,11 +58,9 @@ type outcomes struct {
 	waitsFor             *waiting    // what the pass ends waiting for; nil: nothing
 	expiry               *expiryChange
 	warnings             []string         // about annotations that cannot be read
-	tagsFailure          *waiting         // why the VM has not the tags of its class; nil: nothing failed
-	tagsUpdated          bool             // it has them, or need not
-	bootDataFailure      *waiting         // why the cloud keeps its boot data; nil: nothing failed
-	bootDataRemoved      bool             // the cloud keeps none
-	joining              vm.Joining       // how far the VM has joined its load balancers; zero: nothing is known
+	tags                 vm.Upkeep        // of the VM; zero: nothing is known
+	bootData             vm.Upkeep        // that the cloud keeps of it; zero: nothing is known
+	loadBalancers        vm.Upkeep        // that it is registered with; zero: nothing is known
 	console              *console.Failure // of the machine that did not join; nil: nothing is known
 	outage               outage.Outage    // that protects the machine; zero: none
 	restartHealthTimeout bool

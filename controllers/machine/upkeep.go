@@ -5,86 +5,67 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
-var (
-	_ vm.TagOwner    = vmOwner{}
-	_ vm.MemberOwner = vmOwner{}
-)
-
-// AppliedTags is the record of the tags that the VM has got.
-func (o vmOwner) AppliedTags() string {
-	return o.p.machine.Annotations[machinev1.AppliedTagsAnnotation]
+// An upkeep is what a step found out that keeps what belongs to the VM, and the condition that shows it.
+type upkeep struct {
+	condition string
+	vm.Upkeep
 }
 
-// RecordTags persists such a record.
-func (o vmOwner) RecordTags(ctx context.Context, record string) error {
-	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
-		machinev1.SetAnnotation(m, machinev1.AppliedTagsAnnotation, record)
-	})
+// upkeeps are the steps of that kind, in the order of their conditions.
+func (p *pass) upkeeps() []upkeep {
+	return []upkeep{
+		{machinev1.ConditionTagsUpdated, p.did.tags},
+		{machinev1.ConditionBootDataRemoved, p.did.bootData},
+		{machinev1.ConditionLoadBalancerRegistered, p.did.loadBalancers},
+	}
 }
 
-// updateTags brings the tags of the VM of a machine that is well to those of its class. A
-// failure is reported and changes nothing else about the machine.
-func (c *Controller) updateTags(ctx context.Context, p *pass) error {
+// failingSince is since when a condition has been False; zero if it is not.
+func failingSince(p *pass, condition string) time.Time {
+	was := findCondition(p.machine.Status.Progress, condition)
+	if was == nil || was.Status != metav1.ConditionFalse {
+		return time.Time{}
+	}
+	return was.LastTransitionTime.Time
+}
+
+// updateTags brings the tags of the VM of a machine that is well to those of its class.
+func (c *Controller) updateTags(ctx context.Context, p *pass) (err error) {
 	phase := phaseOf(p)
 	if p.machine.Spec.ProviderID == "" || phase != machinev1.MachineRunning && phase != machinev1.MachineAvailable {
 		return nil
 	}
-	err := c.engine.UpdateTags(ctx, c.owner(p))
-	switch {
-	case err == nil:
-		p.did.tagsUpdated = true
+	p.did.tags, err = c.engine.UpdateTags(ctx, c.owner(p), failingSince(p, machinev1.ConditionTagsUpdated))
+	requeueAfter(p, p.did.tags.RetryAfter)
+	return err
+}
+
+// removeBootData removes the boot data that the cloud keeps of a VM whose node has joined. Without
+// a target cluster nothing shows that the VM has fetched it: it goes with the VM.
+func (c *Controller) removeBootData(ctx context.Context, p *pass) (err error) {
+	if p.machine.Spec.ProviderID == "" || phaseOf(p) != machinev1.MachineRunning {
 		return nil
-	case apierrors.IsConflict(err) || !outcome.IsCloud(err):
-		return err
 	}
-	since := p.seen.now
-	if was := findCondition(p.machine.Status.Progress, machinev1.ConditionTagsUpdated); was != nil {
-		since = was.LastTransitionTime.Time
-	}
-	requeueAfter(p, vm.TagsRetry(err, p.seen.now.Sub(since)))
-	if reason, message, failed := c.engine.TagsFailure(machinev1.OwnerID(p.machine), err); failed {
-		p.did.tagsFailure = &waiting{reason, message}
-	}
-	return nil
+	p.did.bootData, err = c.engine.RemoveBootData(ctx, c.owner(p), failingSince(p, machinev1.ConditionBootDataRemoved))
+	requeueAfter(p, p.did.bootData.RetryAfter)
+	return err
 }
 
-// Members is the record of the load balancers of the VM.
-func (o vmOwner) Members() string { return o.p.machine.Annotations[machinev1.LoadBalancersAnnotation] }
-
-// RecordMembers persists such a record.
-func (o vmOwner) RecordMembers(ctx context.Context, record string) error {
-	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
-		machinev1.SetOrRemoveAnnotation(m, machinev1.LoadBalancersAnnotation, record)
-	})
-}
-
-// register registers the VM of a machine with the load balancers of its class. A failure is
-// reported and changes nothing else about the machine.
-func (c *Controller) register(ctx context.Context, p *pass) error {
+// register registers the VM of a machine with the load balancers of its class.
+func (c *Controller) register(ctx context.Context, p *pass) (err error) {
 	if p.machine.Spec.ProviderID == "" || wantsVM(p.machine) && !p.did.created || phaseOf(p) == machinev1.MachineFailed {
 		return nil
 	}
-	var since time.Time
-	was := findCondition(p.machine.Status.Progress, machinev1.ConditionLoadBalancerRegistered)
-	if was != nil && was.Status == metav1.ConditionFalse {
-		since = was.LastTransitionTime.Time
-	}
-	joining, err := c.engine.Join(ctx, c.owner(p), since)
-	if err != nil {
-		return err
-	}
-	p.did.joining = joining
-	requeueAfter(p, joining.RetryAfter)
-	return nil
+	p.did.loadBalancers, err = c.engine.Join(ctx, c.owner(p), failingSince(p, machinev1.ConditionLoadBalancerRegistered))
+	requeueAfter(p, p.did.loadBalancers.RetryAfter)
+	return err
 }
 
 // SkipsDeregistration reports whether the deletion waits for no load balancer.
@@ -92,25 +73,19 @@ func (o vmOwner) SkipsDeregistration() bool {
 	return mayReleaseWithoutVM(o.p.machine) || forceDeletion(o.p.machine)
 }
 
-// WarnStillRegistered emits an Event: the VM is deleted and may still be a member.
-func (o vmOwner) WarnStillRegistered(message string) {
-	o.p.did.events = append(o.p.did.events, kubeEvent{corev1.EventTypeWarning, eventStillRegistered, message})
+// Emit emits an Event about the Machine.
+func (o vmOwner) Emit(eventType, reason, message string) {
+	o.p.did.events = append(o.p.did.events, kubeEvent{eventType, reason, message})
 }
 
 // deregister takes the VM out of its load balancers before it is deleted.
 func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
-	o := c.owner(p)
-	gone, err := c.engine.Deregister(ctx, o, o.SkipsDeregistration())
-	switch {
-	case err != nil:
-		return false, err
-	case gone.Message != "" && gone.Done:
-		o.WarnStillRegistered(gone.Message)
-	case !gone.Done:
-		p.did.deletionWaitsFor = &waiting{gone.Reason, gone.Message}
-		requeueAfter(p, gone.RetryAfter)
+	left, err := c.engine.Deregister(ctx, c.owner(p))
+	if err == nil && !left.Done {
+		p.did.deletionWaitsFor = &waiting{left.Reason, left.Message}
+		requeueAfter(p, left.RetryAfter)
 	}
-	return gone.Done, nil
+	return left.Done, err
 }
 
 // keepConsole keeps what the console of a machine says that did not join in time, before its

@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,12 +20,25 @@ import (
 // vmOwner is the Machine of a pass as the engine sees it.
 type vmOwner struct {
 	*Controller
+	vm.Records
 	p *pass
 }
 
-var _ vm.Owner = vmOwner{}
+var (
+	_ vm.Owner         = vmOwner{}
+	_ vm.TagOwner      = vmOwner{}
+	_ vm.BootDataOwner = vmOwner{}
+	_ vm.Abandoned     = vmOwner{}
+)
 
-func (c *Controller) owner(p *pass) vmOwner { return vmOwner{c, p} }
+func (c *Controller) owner(p *pass) vmOwner {
+	return vmOwner{c, vm.Records{
+		Object: func() client.Object { return p.machine },
+		Patch: func(ctx context.Context, change func(client.Object)) error {
+			return c.patchMachine(ctx, p, func(m *machinev1.Machine) { change(m) })
+		},
+	}, p}
+}
 
 // Class is the class as the pass observed it.
 func (o vmOwner) Class() (class.Resolved, error) { return o.p.seen.class, o.p.seen.classErr }
@@ -50,9 +62,6 @@ func (o vmOwner) Request() cloud.CreateRequest {
 	return cloud.CreateRequest{Annotations: o.p.machine.Spec.NodeTemplateSpec.Annotations}
 }
 
-// Zone is the zone that was chosen for the VM.
-func (o vmOwner) Zone() string { return o.p.machine.Annotations[machinev1.ZoneAnnotation] }
-
 // ZonesInUse counts the Machines of the class.
 func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
 	var list machinev1.MachineList
@@ -68,13 +77,6 @@ func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
 	return use, err
 }
 
-// RecordZone persists the zone that was chosen for the VM.
-func (o vmOwner) RecordZone(ctx context.Context, zone string) error {
-	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
-		machinev1.SetAnnotation(m, machinev1.ZoneAnnotation, zone)
-	})
-}
-
 // RecordIntent persists which tags the VM will get, where they may change, and that the cloud
 // will keep its boot data, where it does. Finalizer and owner id are there before the first
 // step, and the first attempt needs no record.
@@ -87,13 +89,6 @@ func (o vmOwner) RecordIntent(ctx context.Context) error {
 		if vm.KeepsBootData(o.p.seen.class) {
 			machinev1.SetAnnotation(m, machinev1.BootDataAnnotation, machinev1.BootDataKept)
 		}
-	})
-}
-
-// RecordAttempt persists the number of the next attempt.
-func (o vmOwner) RecordAttempt(ctx context.Context, number int) error {
-	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
-		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
 	})
 }
 

@@ -12,18 +12,14 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // patchSet changes metadata of the set and patches it if it differs. It fails on
 // a stale set: what is decided from it must not be decided twice.
 func (c *Controller) patchSet(ctx context.Context, s *scope, change func(*machinev1.MachineSet)) error {
-	changed := s.set.DeepCopy()
-	change(changed)
-	if equality.Semantic.DeepEqual(s.set.ObjectMeta, changed.ObjectMeta) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(s.set, client.MergeFromWithOptimisticLock{})
-	if err := c.Client.Patch(ctx, changed, patch); err != nil {
+	changed, err := patch.Change(ctx, c.Client, s.set, change)
+	if err != nil {
 		return fmt.Errorf("patch MachineSet: %w", err)
 	}
 	s.set = changed

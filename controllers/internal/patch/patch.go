@@ -19,6 +19,23 @@ func Object(ctx context.Context, w client.Writer, before, after client.Object) e
 	return w.Patch(ctx, after, ifUnchanged(before))
 }
 
+// Change applies change to a copy of o and writes what differs, the status aside, if anything does.
+// It returns o as it is stored then, or o itself.
+func Change[T interface {
+	client.Object
+	DeepCopy() T
+}](ctx context.Context, w client.Writer, o T, change func(T)) (T, error) {
+	changed := o.DeepCopy()
+	change(changed)
+	if equality.Semantic.DeepEqual(o, changed) {
+		return o, nil
+	}
+	if err := Object(ctx, w, o, changed); err != nil {
+		return o, err
+	}
+	return changed, nil
+}
+
 // Metadata is Object for objects that differ in metadata alone; equal ones are
 // not written. wrote reports whether there was anything to write.
 func Metadata(ctx context.Context, w client.Writer, before, after client.Object) (wrote bool, err error) {

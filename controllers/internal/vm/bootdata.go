@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
 // BootDataOwner is an Owner that keeps a record of whether the cloud may keep boot data of
@@ -43,20 +43,20 @@ func KeepsBootData(r class.Resolved) bool {
 
 // RemoveBootData removes the boot data that the cloud keeps of the owner's VM, whose node has
 // joined, and then the record, without which it does nothing. Removing the VM does the same.
-func (e *Engine) RemoveBootData(ctx context.Context, o BootDataOwner) error {
+// since is when it was first found that it could not be removed; zero is now.
+func (e *Engine) RemoveBootData(ctx context.Context, o BootDataOwner, since time.Time) (Upkeep, error) {
 	if !o.KeepsBootData() {
-		return nil
+		return Upkeep{None: true}, nil
 	}
 	err := e.removeBootData(ctx, o)
-	e.update(o.Ref().OwnerID, func(n *memory) {
-		switch {
-		case err == nil:
-			n.bootDataFailures = 0
-		case !isRateBudget(err):
-			n.bootDataFailures++
-		}
+	failures := e.countFailures(o.Ref().OwnerID, err, func(n *memory) *int { return &n.bootDataFailures })
+	if err == nil {
+		return Upkeep{None: true}, nil
+	}
+	return e.failed(err, failures, since, func(err error) string {
+		return fmt.Sprintf("The node has joined, and the boot data that the cloud keeps of its VM could not be removed: "+
+			"%s; correct the cause (retried automatically)", err)
 	})
-	return err
 }
 
 func (e *Engine) removeBootData(ctx context.Context, o BootDataOwner) error {
@@ -73,19 +73,6 @@ func (e *Engine) removeBootData(ctx context.Context, o BootDataOwner) error {
 	}
 	loggerOf(ctx, ref).Info("Removed boot data of VM whose node has joined", "providerID", ref.ProviderID)
 	return nil
-}
-
-// BootDataFailure returns what a condition shows of boot data of the owner's VM that could not
-// be removed. There is nothing to show while that passes by itself.
-func (e *Engine) BootDataFailure(ownerID string, err error) (reason, message string, failed bool) {
-	e.mu.Lock()
-	failures := e.memories[ownerID].bootDataFailures
-	e.mu.Unlock()
-	if !lasts(err, failures) {
-		return "", "", false
-	}
-	return outcome.Reason(err), fmt.Sprintf("The node has joined, and the boot data that the cloud keeps of its VM could "+
-		"not be removed: %s; correct the cause (retried automatically)", err), true
 }
 
 // checkBootData refuses boot data with private keys for a VM of a control plane of Cluster

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -51,15 +52,16 @@ func TestRemoveBootData(t *testing.T) {
 	account := &booting{}
 	env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
 	o := &bootOwner{object: env.object}
-	if err := env.engine.RemoveBootData(t.Context(), o); err != nil || account.calls > 0 {
+	now := time.Time{}
+	if _, err := env.engine.RemoveBootData(t.Context(), o, now); err != nil || account.calls > 0 {
 		t.Errorf("got %v after %d calls for a VM without boot data in the cloud, want none", err, account.calls)
 	}
 	o.kept, o.err = true, errRefused
-	if err := env.engine.RemoveBootData(t.Context(), o); !errors.Is(err, errRefused) || !o.kept {
+	if _, err := env.engine.RemoveBootData(t.Context(), o, now); !errors.Is(err, errRefused) || !o.kept {
 		t.Errorf("got %v, kept %v, want the error of the record", err, o.kept)
 	}
 	o.err = nil
-	if err := env.engine.RemoveBootData(t.Context(), o); err != nil || o.kept || account.calls != 2 {
+	if _, err := env.engine.RemoveBootData(t.Context(), o, now); err != nil || o.kept || account.calls != 2 {
 		t.Errorf("got %v, kept %v after %d calls, want that it is removed again and recorded", err, o.kept, account.calls)
 	}
 }
@@ -78,9 +80,9 @@ func TestBootDataFailuresInARow(t *testing.T) {
 		shown bool
 	}{{away, false}, {budget, false}, {away, true}, {cloud.Errorf(cloud.Denied, "remove", "No", "no"), true}} {
 		account.err = tc.err
-		err := env.engine.RemoveBootData(t.Context(), o)
-		if _, _, shown := env.engine.BootDataFailure(o.Ref().OwnerID, err); shown != tc.shown {
-			t.Errorf("failure %d, %v: shown %v, want %v", i, err, shown, tc.shown)
+		u, err := env.engine.RemoveBootData(t.Context(), o, time.Time{})
+		if shown := u.Reason != ""; err != nil || shown != tc.shown || u.RetryAfter <= 0 {
+			t.Errorf("failure %d: got %+v, %v, want shown %v, and another try", i, u, err, tc.shown)
 		}
 		if !o.kept {
 			t.Errorf("failure %d: the record is gone", i)

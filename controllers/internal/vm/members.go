@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
@@ -26,51 +28,45 @@ type MemberOwner interface {
 	Members() string
 	// RecordMembers persists a record; an empty one removes it. It fails on a stale object.
 	RecordMembers(ctx context.Context, record string) error
+	// SkipsDeregistration reports whether the deletion of the VM waits for no load balancer.
+	SkipsDeregistration() bool
+	// Emit emits an Event about the object.
+	Emit(eventType, reason, message string)
 }
 
-// Joining is how far the registration of a VM with its load balancers is.
-type Joining struct {
-	Registered bool          // the VM is a member wherever its class says
-	None       bool          // it is nowhere, and is to be nowhere
-	RetryAfter time.Duration // when it is worth calling again; 0: when the class changes
-	Reason     string        // why it is not registered; empty: there is nothing to show
-	Message    string
-}
+// EventStillRegistered is the reason of the Event that a VM is deleted and may still be registered with
+// a load balancer, which could not be reached while the deletion waited for it.
+const EventStillRegistered = "StillRegistered"
 
 // Join registers the owner's VM with the load balancers that its class names, and takes it out
 // of those that the class has lost, unless the record says that this has been done. It records
 // first with which ones the VM may be registered, so that all of them are left before the VM
 // goes. It does not wait for the VM or a load balancer. since is when it was first found that the
-// VM is not registered; zero is now. A failure of the cloud is in the result. Where the class cannot be read there is
-// nothing to show.
-func (e *Engine) Join(ctx context.Context, o MemberOwner, since time.Time) (Joining, error) {
+// VM is not registered; zero is now. Where the class cannot be read there is nothing to show.
+func (e *Engine) Join(ctx context.Context, o MemberOwner, since time.Time) (Upkeep, error) {
 	resolved, err := o.Class()
 	if err != nil || resolved.Object == nil {
-		return Joining{}, nil //nolint:nilerr // reported elsewhere; whatever else the machine needs goes on
+		return Upkeep{}, nil //nolint:nilerr // reported elsewhere; whatever else the machine needs goes on
 	}
 	r, err := e.register(ctx, o, resolved)
-	waited := time.Duration(0)
-	if !since.IsZero() {
-		waited = e.clock.Since(since)
-	}
 	switch {
+	case err == nil && r.Done && o.Members() == "":
+		return Upkeep{None: true}, nil
 	case err == nil && r.Done:
-		return Joining{Registered: o.Members() != "", None: o.Members() == ""}, nil
+		return Upkeep{
+			Done: true, Reason: machinev1.ReasonRegistered,
+			Message: "The VM is registered with the load balancers of its class",
+		}, nil
 	case err == nil:
-		return Joining{
-			RetryAfter: max(r.RetryAfter, outcome.Backoff(waited)), Reason: machinev1.ReasonRegistering,
+		return Upkeep{
+			RetryAfter: max(r.RetryAfter, outcome.Backoff(e.waited(since))), Reason: machinev1.ReasonRegistering,
 			Message: "The VM is not registered with all of its load balancers yet: " + strings.Join(r.Waiting, ", "),
 		}, nil
-	case !outcome.IsCloud(err):
-		return Joining{}, err
 	}
-	failed := Joining{RetryAfter: cmp.Or(outcome.After(err, 0), outcome.Backoff(waited))}
-	if !isRateBudget(err) {
-		failed.Reason = outcome.Reason(err)
-		failed.Message = fmt.Sprintf("The VM could not be registered with its load balancers: %s; correct the "+
-			"cause (retried automatically)", err)
-	}
-	return failed, nil
+	return e.failed(err, failureThreshold, since, func(err error) string {
+		return fmt.Sprintf("The VM could not be registered with its load balancers: %s; correct the cause (retried "+
+			"automatically)", err)
+	})
 }
 
 // register is Join without its report.
@@ -144,57 +140,52 @@ func changeMembers(ctx context.Context, account cloud.Account, ref cloud.Ref, wa
 	}, nil
 }
 
-// Deregistration is how far a VM has left its load balancers.
-type Deregistration struct {
-	Done       bool          // the VM may be deleted
-	RetryAfter time.Duration // when it is worth calling again; 0 if Done
-	Reason     string        // of the wait; empty if Done
-	Message    string        // what is waited for; if Done, why the VM may still be registered, else empty
-}
-
 // Deregister takes the owner's VM out of the load balancers that it may be registered with,
 // before it is deleted, and waits until they send it no requests any more, at most
-// DeregistrationTimeout. It does not wait if the deletion is one by force, which skip says.
-// A class that cannot be used prevents the deletion of the VM, too, and that says so.
-func (e *Engine) Deregister(ctx context.Context, o MemberOwner, skip bool) (Deregistration, error) {
+// DeregistrationTimeout, or not at all if the owner skips that. Done means that the VM may be
+// deleted; an Event tells where it may still be registered then. A class that cannot be used
+// prevents the deletion of the VM, too, and that says so.
+func (e *Engine) Deregister(ctx context.Context, o MemberOwner) (Upkeep, error) {
 	resolved, err := o.Class()
 	if err != nil {
-		return Deregistration{}, err
+		return Upkeep{}, err
 	}
 	if _, err := resolved.Account(ctx); cloud.CodeOf(err) == cloud.Invalid {
-		return Deregistration{Done: true}, nil
+		return Upkeep{Done: true}, nil
 	}
-	return e.deregisterFrom(ctx, o, resolved, skip)
+	return e.deregisterFrom(ctx, o, resolved)
 }
 
 // deregisterFrom is Deregister with a class, which may be another than the owner's.
-func (e *Engine) deregisterFrom(
-	ctx context.Context, o MemberOwner, with class.Resolved, skip bool,
-) (Deregistration, error) {
+func (e *Engine) deregisterFrom(ctx context.Context, o MemberOwner, with class.Resolved) (Upkeep, error) {
 	record, ref := readMembers(o.Members()), refOf(o, with)
 	places := e.placesToLeave(record, ref, with)
 	if len(places) == 0 {
-		return Deregistration{Done: true}, nil
+		return Upkeep{Done: true}, nil
 	}
 	account, err := with.Account(ctx)
 	if err != nil {
-		return Deregistration{}, err
+		return Upkeep{}, err
 	}
 	r, failure := e.deregister(ctx, account, ref, places, record)
 	if failure == nil && r.Done {
 		e.update(ref.OwnerID, func(n *memory) { n.left = true })
-		return Deregistration{Done: true}, nil
+		return Upkeep{Done: true}, nil
 	}
 	since, err := e.leavingSince(ctx, o, record, places)
-	waited := e.clock.Since(since)
-	switch {
-	case err != nil:
-		return Deregistration{}, err
-	case skip, waited >= DeregistrationTimeout:
-		e.update(ref.OwnerID, func(n *memory) { n.left = true })
-		return deregistrationTimedOut(ref, places, failure), nil
+	if err != nil {
+		return Upkeep{}, err
 	}
-	return deregistrationPending(r, failure, waited), nil
+	waited := e.clock.Since(since)
+	if !o.SkipsDeregistration() && waited < DeregistrationTimeout {
+		return deregistrationPending(r, failure, waited), nil
+	}
+	e.update(ref.OwnerID, func(n *memory) { n.left = true })
+	if failure != nil { // else they only keep connections that are open, and send no new requests
+		o.Emit(corev1.EventTypeWarning, EventStillRegistered, fmt.Sprintf("VM %q is deleted and may still be registered "+
+			"with %s: %s; remove the member there if it remains", ref.ProviderID, strings.Join(places, ", "), failure))
+	}
+	return Upkeep{Done: true}, nil
 }
 
 // placesToLeave are where the VM may be a member before it is deleted.
@@ -236,27 +227,17 @@ func (e *Engine) leavingSince(ctx context.Context, o MemberOwner, record memberR
 	return now, recordMembers(ctx, o, record)
 }
 
-// deregistrationTimedOut is the outcome for a VM that is deleted although its load balancers have not been
-// left. Without a failure they only keep connections that are open, and send no new requests.
-func deregistrationTimedOut(ref cloud.Ref, places []string, failure error) Deregistration {
-	if failure == nil {
-		return Deregistration{Done: true}
-	}
-	return Deregistration{Done: true, Message: fmt.Sprintf("VM %q is deleted and may still be registered with %s: %s; "+
-		"remove the member there if it remains", ref.ProviderID, strings.Join(places, ", "), failure)}
-}
-
 // deregistrationPending reports what the deletion of a VM waits for, and since when.
-func deregistrationPending(r cloud.Registration, failure error, waited time.Duration) Deregistration {
+func deregistrationPending(r cloud.Registration, failure error, waited time.Duration) Upkeep {
 	left := DeregistrationTimeout - waited
 	if failure == nil {
-		return Deregistration{
+		return Upkeep{
 			RetryAfter: min(max(r.RetryAfter, time.Second), left), Reason: machinev1.ReasonDeregistering,
 			Message: fmt.Sprintf("Waiting for load balancers to drain: %s; the VM is deleted within %s in any case",
 				strings.Join(r.Waiting, ", "), DeregistrationTimeout),
 		}
 	}
-	return Deregistration{
+	return Upkeep{
 		RetryAfter: min(cmp.Or(outcome.After(failure, 0), outcome.Backoff(waited)), left), Reason: outcome.Reason(failure),
 		Message: fmt.Sprintf("VM not deregistered from its load balancers: %s; VM deletion waits up to %s", failure,
 			DeregistrationTimeout),

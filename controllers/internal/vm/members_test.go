@@ -19,6 +19,8 @@ type memberOwner struct {
 	*object
 	record string
 	life   *life
+	skips  bool   // the deletion does not wait
+	told   string // the last Event
 }
 
 // life is a process that dies before its n-th effect from now; negative: it does not.
@@ -35,6 +37,10 @@ func (l *life) effect() error {
 }
 
 func (o *memberOwner) Members() string { return o.record }
+
+func (o *memberOwner) SkipsDeregistration() bool { return o.skips }
+
+func (o *memberOwner) Emit(_, _, message string) { o.told = message }
 
 func (o *memberOwner) RecordMembers(_ context.Context, record string) error {
 	if err := o.life.effect(); err != nil {
@@ -114,7 +120,7 @@ func (env *lifeEnv) join(o *memberOwner) error {
 	env.Helper()
 	for range 10 {
 		j, err := env.engine.Join(env.Context(), o, time.Time{})
-		if err != nil || j.Registered || j.None {
+		if err != nil || j.Done || j.None {
 			return err
 		}
 		env.Advance(j.RetryAfter)
@@ -126,7 +132,7 @@ func (env *lifeEnv) join(o *memberOwner) error {
 func (env *lifeEnv) depart(o *memberOwner) error {
 	env.Helper()
 	for range 30 {
-		gone, err := env.engine.Deregister(env.Context(), o, false)
+		gone, err := env.engine.Deregister(env.Context(), o)
 		if err != nil {
 			return err
 		}
@@ -205,7 +211,7 @@ func TestRegisteredIsSilent(t *testing.T) {
 	calls := env.cloud.Calls("*")
 	env.engine = New(env.Clock, noFormerLeader)
 	j, err := env.engine.Join(t.Context(), o, time.Time{})
-	if err != nil || !j.Registered || env.cloud.Calls("*") != calls {
+	if err != nil || !j.Done || env.cloud.Calls("*") != calls {
 		t.Errorf("got %+v, %v, %d calls, want that it is registered without a call", j, err, env.cloud.Calls("*")-calls)
 	}
 	env.balanced()
@@ -239,7 +245,7 @@ func TestJoinReportsFailures(t *testing.T) {
 			env.create()
 			o := env.memberOwner(forever, tc.err)
 			j, err := env.engine.Join(t.Context(), o, time.Time{})
-			if err != nil || j.Reason != tc.want || j.Registered || j.RetryAfter <= 0 {
+			if err != nil || j.Reason != tc.want || j.Done || j.RetryAfter <= 0 {
 				t.Errorf("%s\ngot %+v, %v, want the reason %q and another try", tc.reason, j, err, tc.want)
 			}
 		})
@@ -255,7 +261,7 @@ func TestUnreadableClassShowsNothing(t *testing.T) {
 	env.create()
 	o := env.memberOwner(forever, nil)
 	env.object.classErr = errRefused
-	if j, err := env.engine.Join(t.Context(), o, time.Time{}); err != nil || j != (Joining{}) {
+	if j, err := env.engine.Join(t.Context(), o, time.Time{}); err != nil || j != (Upkeep{}) {
 		t.Errorf("got %+v, %v, want nothing", j, err)
 	}
 }
@@ -274,13 +280,13 @@ func TestDeregistrationIsBounded(t *testing.T) {
 	env.wrap(func(a cloud.Account) cloud.Account { return mortal{a, o.life, denied} })
 	began := env.Clock.Now()
 	for {
-		gone, err := env.engine.Deregister(t.Context(), o, false)
+		gone, err := env.engine.Deregister(t.Context(), o)
 		env.Must(err)
 		waited := env.Clock.Now().Sub(began)
 		if gone.Done {
 			if waited < DeregistrationTimeout || waited > DeregistrationTimeout+time.Second ||
-				!strings.Contains(gone.Message, "apiserver/6443") {
-				t.Errorf("done after %v: %q, want after %v, and where the member may be", waited, gone.Message,
+				!strings.Contains(o.told, "apiserver/6443") {
+				t.Errorf("done after %v: %q, want after %v, and where the member may be", waited, o.told,
 					DeregistrationTimeout)
 			}
 			break
@@ -293,8 +299,9 @@ func TestDeregistrationIsBounded(t *testing.T) {
 	}
 	env.engine = New(env.Clock, noFormerLeader)
 	o.record = memberRecord{Places: []string{"apiserver/6443"}, Registered: true}.String()
-	if gone, err := env.engine.Deregister(t.Context(), o, true); err != nil || !gone.Done || gone.Message == "" {
-		t.Errorf("by force: got %+v, %v, want that it is done, and a warning", gone, err)
+	o.skips, o.told = true, ""
+	if gone, err := env.engine.Deregister(t.Context(), o); err != nil || !gone.Done || o.told == "" {
+		t.Errorf("by force: got %+v, %v, %q, want that it is done, and a warning", gone, err, o.told)
 	}
 }
 
@@ -308,12 +315,12 @@ func TestDeregistrationAwaitsFormerLeader(t *testing.T) {
 	env.engine = New(env.Clock, fence.Always(env.Clock).FormerLeader)
 	o := env.memberOwner(forever, nil)
 	o.record = memberRecord{Places: []string{"apiserver/6443"}}.String()
-	gone, err := env.engine.Deregister(t.Context(), o, false)
+	gone, err := env.engine.Deregister(t.Context(), o)
 	if err != nil || gone.Done || gone.RetryAfter != time.Minute {
 		t.Errorf("got %+v, %v, want to wait for the former leader's reach", gone, err)
 	}
 	env.Advance(time.Minute)
-	if gone, err := env.engine.Deregister(t.Context(), o, false); err != nil || !gone.Done {
+	if gone, err := env.engine.Deregister(t.Context(), o); err != nil || !gone.Done {
 		t.Errorf("after that: got %+v, %v", gone, err)
 	}
 }

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
 // Abandoned is an Owner that is being deleted and whose class is gone or cannot be used.
 type Abandoned interface {
-	Owner
+	MemberOwner
 	// Substitutes are the classes that may reach the VM instead, that of the recorded name first.
 	Substitutes(ctx context.Context) ([]class.Resolved, error)
 	// Substitute is what RecordSubstitute has recorded; empty if nothing.
@@ -20,16 +22,10 @@ type Abandoned interface {
 	// RecordSubstitute persists with which class the VM is deleted, and that one's Place. It
 	// fails on a stale object.
 	RecordSubstitute(ctx context.Context, name, place string) error
-	Deregisterer
 }
 
-// Deregisterer is an Owner whose VM leaves its load balancers.
-type Deregisterer interface {
-	// SkipsDeregistration reports whether the deletion waits for no load balancer.
-	SkipsDeregistration() bool
-	// WarnStillRegistered emits an Event: the VM is deleted and may still be a member.
-	WarnStillRegistered(message string)
-}
+// EventClassSubstituted is the reason of the Event that a VM is deleted with another class than its own.
+const EventClassSubstituted = "ClassSubstituted"
 
 // RemoveAbandoned is Remove for an owner without a usable class, with another class that
 // reaches the VM. Only one through which the cloud has shown the VM of the owner's
@@ -58,6 +54,8 @@ func (e *Engine) RemoveAbandoned(ctx context.Context, o Abandoned, cause *cloud.
 	if err := o.RecordSubstitute(ctx, candidate.Object.Name, candidate.Place()); err != nil {
 		return cloud.Deletion{}, fmt.Errorf("record class %s: %w", candidate.Object.Name, err)
 	}
+	o.Emit(corev1.EventTypeNormal, EventClassSubstituted, fmt.Sprintf("VM %q has the owner id of this object and is "+
+		"deleted with MachineClass %q, as its own cannot be used: %v", o.Ref().ProviderID, candidate.Object.Name, cause))
 	return e.removeWith(ctx, o, candidate)
 }
 
@@ -88,8 +86,11 @@ func (e *Engine) findSubstitute(ctx context.Context, o Abandoned, candidates []c
 // for Get, too.
 func (e *Engine) removeWith(ctx context.Context, o Abandoned, with class.Resolved) (cloud.Deletion, error) {
 	substituted := substituted{o, with}
-	if d, err := e.leaveWith(ctx, o, with); err != nil || !d.Done {
-		return d, err
+	switch left, err := e.deregisterFrom(ctx, o, with); {
+	case err != nil:
+		return cloud.Deletion{}, err
+	case !left.Done:
+		return cloud.Deletion{RetryAfter: left.RetryAfter, Remaining: []string{left.Message}}, nil
 	}
 	d, err := e.removeOne(ctx, substituted)
 	if err != nil || !d.Done {
@@ -103,24 +104,6 @@ func (e *Engine) removeWith(ctx context.Context, o Abandoned, with class.Resolve
 	default:
 		return cloud.Deletion{RetryAfter: unprotectedRetry, Remaining: []string{string(cloud.KindVM) + " " + left.ID}}, nil
 	}
-}
-
-// leaveWith takes the VM out of its load balancers with another class.
-func (e *Engine) leaveWith(ctx context.Context, o Abandoned, with class.Resolved) (cloud.Deletion, error) {
-	m, ok := o.(MemberOwner)
-	if !ok {
-		return cloud.Deletion{Done: true}, nil
-	}
-	gone, err := e.deregisterFrom(ctx, m, with, o.SkipsDeregistration())
-	switch {
-	case err != nil:
-		return cloud.Deletion{}, err
-	case !gone.Done:
-		return cloud.Deletion{RetryAfter: gone.RetryAfter, Remaining: []string{gone.Message}}, nil
-	case gone.Message != "":
-		o.WarnStillRegistered(gone.Message)
-	}
-	return cloud.Deletion{Done: true}, nil
 }
 
 // proves returns nil if the cloud shows, through that class, the VM of the owner's

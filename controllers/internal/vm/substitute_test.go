@@ -15,23 +15,17 @@ import (
 
 // abandoned is an object without a usable class.
 type abandoned struct {
-	*object
+	*memberOwner
 	candidates  []class.Resolved
 	name, place string
-	skip        bool
-	warned      string
 }
-
-func (a *abandoned) SkipsDeregistration() bool { return a.skip }
-
-func (a *abandoned) WarnStillRegistered(message string) { a.warned = message }
 
 func (a *abandoned) Substitutes(context.Context) ([]class.Resolved, error) { return a.candidates, nil }
 
 func (a *abandoned) Substitute() (name, place string) { return a.name, a.place }
 
 func (a *abandoned) RecordSubstitute(_ context.Context, name, place string) error {
-	if err := a.record("substitute " + name); err != nil {
+	if err := a.object.record("substitute " + name); err != nil {
 		return err
 	}
 	a.name, a.place = name, place
@@ -133,7 +127,7 @@ func TestRemoveAbandoned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env := newLifeEnv(t)
-			o := &abandoned{object: env.object}
+			o := &abandoned{memberOwner: &memberOwner{object: env.object, life: &life{forever}}}
 			o.ref.ProviderID, o.refuses = id, tc.refuses
 			if tc.noOwner {
 				o.ref.OwnerID = ""

@@ -16,7 +16,6 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
 // TagOwner is an Owner that keeps a record of the tags that its VM has got.
@@ -56,18 +55,24 @@ func RecordForCreate(r class.Resolved, last string, first bool) string { //nolin
 // UpdateTags changes the tags of the owner's VM to those of its class, where the class asks
 // for it, and they are not known to be the same already: then nothing else about the class
 // matters. It records first which keys the VM may get, so that they are removed again should
-// the class lose them. A VM that is not there needs no tags.
-func (e *Engine) UpdateTags(ctx context.Context, o TagOwner) error {
+// the class lose them. A VM that is not there needs no tags. since is when the tags were first
+// found not to be updated; zero is now.
+func (e *Engine) UpdateTags(ctx context.Context, o TagOwner, since time.Time) (Upkeep, error) {
 	err := e.updateTags(ctx, o)
-	e.update(o.Ref().OwnerID, func(n *memory) {
-		switch {
-		case err == nil:
-			n.tagFailures = 0
-		case !isRateBudget(err):
-			n.tagFailures++
-		}
+	failures := e.countFailures(o.Ref().OwnerID, err, func(n *memory) *int { return &n.tagFailures })
+	unsupported, ok := errors.AsType[*cloud.Error](err)
+	switch {
+	case err == nil:
+		return Upkeep{None: true}, nil
+	case ok && unsupported.Reason == cloud.ReasonTagsUnsupported:
+		return Upkeep{
+			Reason:  unsupported.Reason,
+			Message: "The tags of the VM do not follow the class: " + unsupported.Err.Error(),
+		}, nil
+	}
+	return e.failed(err, failures, since, func(err error) string {
+		return fmt.Sprintf("The tags of the VM could not be updated: %s; correct the cause (retried automatically)", err)
 	})
-	return err
 }
 
 func (e *Engine) updateTags(ctx context.Context, o TagOwner) error {
@@ -118,59 +123,6 @@ func (e *Engine) setTags(ctx context.Context, o TagOwner, resolved class.Resolve
 	}
 	loggerOf(ctx, ref).Info("Updated tags of VM", "providerID", ref.ProviderID, "keys", is.Keys, "removed", obsolete)
 	return nil
-}
-
-// TagsRetry returns when it is worth trying again to change tags, which has failed with err for
-// that long; 0: when the class or its Secret changes.
-func TagsRetry(err error, failing time.Duration) time.Duration {
-	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Reason == cloud.ReasonTagsUnsupported {
-		return 0
-	}
-	if wait := outcome.After(err, 0); wait > 0 {
-		return wait
-	}
-	return outcome.Backoff(failing)
-}
-
-// failureThreshold is how many calls may fail in a row, because the cloud is busy or away,
-// before a condition shows it: a blip is worth no write.
-const failureThreshold = 2
-
-// lasts reports whether a failure of the cloud, the last of so many in a row, is worth a
-// condition.
-func lasts(err error, failures int) bool {
-	c, ok := errors.AsType[*cloud.Error](err)
-	if !ok || isRateBudget(err) {
-		return false
-	}
-	return c.Code != cloud.Throttled && c.Code != cloud.Unavailable || failures >= failureThreshold
-}
-
-// TagsFailure returns what a condition shows of a failed change of tags of the owner's VM.
-// There is nothing to show while it only waits for its turn at the cloud's rate, or has
-// failed once for a reason that passes by itself.
-func (e *Engine) TagsFailure(ownerID string, err error) (reason, message string, failed bool) {
-	c, ok := errors.AsType[*cloud.Error](err)
-	if !ok {
-		return "", "", false
-	}
-	e.mu.Lock()
-	failures := e.memories[ownerID].tagFailures
-	e.mu.Unlock()
-	if !lasts(err, failures) {
-		return "", "", false
-	}
-	if c.Reason == cloud.ReasonTagsUnsupported {
-		return c.Reason, "The tags of the VM do not follow the class: " + c.Err.Error(), true
-	}
-	return outcome.Reason(err), fmt.Sprintf("The tags of the VM could not be updated: %s; correct the cause "+
-		"(retried automatically)", err), true
-}
-
-// isRateBudget reports whether a call has not been made because of the cloud's rate.
-func isRateBudget(err error) bool {
-	e, ok := errors.AsType[*cloud.Error](err)
-	return ok && e.Reason == cloud.ReasonRateBudget
 }
 
 // tagRecord is which tags a VM has got.

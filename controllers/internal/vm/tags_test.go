@@ -102,7 +102,7 @@ func TestUpdateTags(t *testing.T) {
 			"After a failure the keys stay recorded.",
 			"true", old.String(), unavailable, 0,
 			[]tagRecord{unknown},
-			calls, unavailable,
+			calls, nil,
 		},
 		"Gone": {
 			"A VM that is not there needs no tags.",
@@ -134,8 +134,9 @@ func TestUpdateTags(t *testing.T) {
 			account := &tagging{err: tc.err}
 			env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
 			o := &tagOwner{object: env.object, record: tc.record, fails: tc.fails}
-			if err := env.engine.UpdateTags(t.Context(), o); !errors.Is(err, tc.wantErr) || (err == nil) != (tc.wantErr == nil) {
-				t.Errorf("%s\ngot error %v, want %v", tc.reason, err, tc.wantErr)
+			u, err := env.engine.UpdateTags(t.Context(), o, time.Time{})
+			if !errors.Is(err, tc.wantErr) || (err == nil) != (tc.wantErr == nil) || u.None != (tc.err != unavailable && err == nil) {
+				t.Errorf("%s\ngot %+v, error %v, want error %v", tc.reason, u, err, tc.wantErr)
 			}
 			var want []string
 			for _, r := range tc.records {
@@ -161,8 +162,9 @@ func TestInvalidClassesChangeNoTags(t *testing.T) {
 		c.NodeTemplate = &machinev1.NodeTemplate{}
 	})
 	o := &tagOwner{object: env.object}
-	if err := env.engine.UpdateTags(t.Context(), o); cloud.CodeOf(err) != cloud.Invalid || len(o.records) > 0 {
-		t.Errorf("got %v, records %v", err, o.records)
+	u, err := env.engine.UpdateTags(t.Context(), o, time.Time{})
+	if err != nil || u.Reason != machinev1.ReasonInvalidSpec || len(o.records) > 0 {
+		t.Errorf("got %+v, %v, records %v", u, err, o.records)
 	}
 }
 
@@ -177,8 +179,8 @@ func TestInvalidClassesWithTheSameTags(t *testing.T) {
 	tags := map[string]string{"a": "1"}
 	env.object.class.Driver = userTags{env.object.class.Driver, tags}
 	o := &tagOwner{object: env.object, record: recordOf(tags).String()}
-	if err := env.engine.UpdateTags(t.Context(), o); err != nil {
-		t.Errorf("got %v, want nothing for a VM that has its tags", err)
+	if u, err := env.engine.UpdateTags(t.Context(), o, time.Time{}); err != nil || !u.None {
+		t.Errorf("got %+v, %v, want nothing for a VM that has its tags", u, err)
 	}
 }
 
@@ -200,9 +202,9 @@ func TestTagFailuresInARow(t *testing.T) {
 		shown bool
 	}{{budget, false}, {away, false}, {budget, false}, {away, true}, {nil, false}, {away, false}} {
 		account.err, o.record = tc.err, ""
-		err := env.engine.UpdateTags(t.Context(), o)
-		if _, _, shown := env.engine.TagsFailure(o.Ref().OwnerID, err); shown != tc.shown {
-			t.Errorf("call %d: got %v, shown: %v", i, err, shown)
+		u, err := env.engine.UpdateTags(t.Context(), o, time.Time{})
+		if shown := u.Reason != ""; err != nil || shown != tc.shown {
+			t.Errorf("call %d: got %+v, %v, want shown: %v", i, u, err, tc.shown)
 		}
 	}
 }
@@ -240,7 +242,8 @@ func TestRecordForCreate(t *testing.T) {
 	}
 }
 
-func TestTagsRetry(t *testing.T) {
+// TestFailuresAreShownAndRetried: of whatever belongs to a VM, as outcome says, with what lasts shown.
+func TestFailuresAreShownAndRetried(t *testing.T) {
 	t.Parallel()
 	of := func(code cloud.Code, reason string, after time.Duration) error {
 		return &cloud.Error{Code: code, Op: "tag", Reason: reason, RetryAfter: after, Err: errRefused}
@@ -259,18 +262,23 @@ func TestTagsRetry(t *testing.T) {
 		"Refused":     {of(cloud.Invalid, "TagLimitExceeded", 0), 0, 10 * time.Minute, machinev1.ReasonInvalidSpec},
 	}
 	for name, tc := range cases {
-		e := newLifeEnv(t).engine
+		env := newLifeEnv(t)
+		env.useClass(func(c *machinev1.MachineClass) {
+			c.Annotations = map[string]string{machinev1.UpdateTagsAnnotation: "true"}
+		})
+		env.object.class.Driver = userTags{env.object.class.Driver, map[string]string{"a": "1"}}
+		env.wrap(func(a cloud.Account) cloud.Account { return &tagging{Account: a, err: tc.err} })
+		o := &tagOwner{object: env.object}
 		blip := cloud.CodeOf(tc.err) == cloud.Throttled || cloud.CodeOf(tc.err) == cloud.Unavailable
 		for n := range 2 {
-			e.update("o", func(m *memory) { m.tagFailures++ })
-			if _, _, shown := e.TagsFailure("o", tc.err); shown != (tc.shown != "" && (!blip || n > 0)) {
-				t.Errorf("%s: failure %d is shown: %v", name, n+1, shown)
+			u, err := env.engine.UpdateTags(t.Context(), o, env.Clock.Now().Add(-tc.failing))
+			want := tc.shown
+			if blip && n == 0 {
+				want = ""
 			}
-		}
-		reason, message, shown := e.TagsFailure("o", tc.err)
-		if wait := TagsRetry(tc.err, tc.failing); wait != tc.wait || reason != tc.shown || shown != (tc.shown != "") ||
-			shown != (message != "") {
-			t.Errorf("%s: after %v, %q, %q, want %v and %q", name, wait, reason, message, tc.wait, tc.shown)
+			if err != nil || u.RetryAfter != tc.wait || u.Reason != want || (want != "") != (u.Message != "") {
+				t.Errorf("%s, failure %d: got %+v, %v, want after %v and %q", name, n+1, u, err, tc.wait, want)
+			}
 		}
 	}
 }

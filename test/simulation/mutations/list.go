@@ -66,7 +66,7 @@ func fallbacks() []Mutation {
 			{"controllers/internal/fallback", "(*Memory).Next", Body(`return Candidate{}, false`)},
 		}},
 		{"a class follows without a look for the VM of the one before", []Target{
-			{"controllers/machine", "(*Controller).createFailed", Replace(`refused(e)`,
+			{"controllers/machine", "(*Controller).fallBack", Replace(`fallback.Refusal(e, n, w)`,
 				`(&cloud.Error{Code: cloud.Exhausted, Op: "create VM", Err: e})`)},
 			{"controllers/machine", "(*Controller).switchClass", Replace(`c.engine.Remove(x, o)`,
 				`cloud.Deletion{Done: true}, error(nil)`)},

@@ -1,0 +1,72 @@
+package vm
+
+import (
+	"context"
+	"strconv"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// Records are the records of a VM that both APIs keep in the same annotations of its owner, which
+// survive a move of the object and a restart of the manager. Those that an API keeps elsewhere, or
+// writes together with other fields, are methods of its own owner.
+type Records struct {
+	// Object returns the owner as the pass has written it last.
+	Object func() client.Object
+	// Patch persists what change makes of the owner. It fails on a stale object.
+	Patch func(ctx context.Context, change func(client.Object)) error
+}
+
+func (r Records) get(annotation string) string { return r.Object().GetAnnotations()[annotation] }
+
+// set persists an annotation; an empty value removes it.
+func (r Records) set(ctx context.Context, annotation, value string) error {
+	return r.Patch(ctx, func(o client.Object) { machinev1.SetOrRemoveAnnotation(o, annotation, value) })
+}
+
+// Zone is the zone that was chosen for the VM; empty if none was.
+func (r Records) Zone() string { return r.get(machinev1.ZoneAnnotation) }
+
+// RecordZone persists such a zone.
+func (r Records) RecordZone(ctx context.Context, zone string) error {
+	return r.set(ctx, machinev1.ZoneAnnotation, zone)
+}
+
+// RecordAttempt persists the number of the next attempt.
+func (r Records) RecordAttempt(ctx context.Context, number int) error {
+	return r.set(ctx, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
+}
+
+// AppliedTags is the record of the tags that the VM has got.
+func (r Records) AppliedTags() string { return r.get(machinev1.AppliedTagsAnnotation) }
+
+// RecordTags persists such a record.
+func (r Records) RecordTags(ctx context.Context, record string) error {
+	return r.set(ctx, machinev1.AppliedTagsAnnotation, record)
+}
+
+// KeepsBootData reports whether the cloud may keep boot data of the VM.
+func (r Records) KeepsBootData() bool { return r.get(machinev1.BootDataAnnotation) != "" }
+
+// ForgetBootData persists that it does not.
+func (r Records) ForgetBootData(ctx context.Context) error {
+	return r.set(ctx, machinev1.BootDataAnnotation, "")
+}
+
+// Members is the record of the load balancers of the VM.
+func (r Records) Members() string { return r.get(machinev1.LoadBalancersAnnotation) }
+
+// RecordMembers persists such a record.
+func (r Records) RecordMembers(ctx context.Context, record string) error {
+	return r.set(ctx, machinev1.LoadBalancersAnnotation, record)
+}
+
+// Substitute is the class with which the VM is deleted in place of its own; empty if there is none.
+func (r Records) Substitute() (name, place string) { return machinev1.SubstituteClass(r.Object()) }
+
+// RecordSubstitute persists such a class.
+func (r Records) RecordSubstitute(ctx context.Context, name, place string) error {
+	return r.set(ctx, machinev1.SubstituteClassAnnotation, name+"/"+place)
+}
