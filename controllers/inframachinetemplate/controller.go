@@ -53,7 +53,6 @@ type Controller struct {
 	Deps
 	classes *class.Resolver
 	own     *fresh.Client // Client, which reads its own writes
-	answers answers
 }
 
 // New returns a Controller that has seen nothing yet.
@@ -80,7 +79,6 @@ type facts struct {
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &infrav1.MCMMachineTemplate{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
-		c.answers.forget(req.NamespacedName)
 		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
 	switch {
@@ -128,10 +126,6 @@ func (c *Controller) compare(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// fallbackPeriod is how often it is looked which class of several a new machine would get: what
-// is known of exhausted classes has no events.
-const fallbackPeriod = 10 * time.Second
-
 // findCapacity finds the capacity of the next node: in the class that it will have, else from the cloud.
 func (c *Controller) findCapacity(ctx context.Context, f *facts) (time.Duration, error) {
 	names := f.object.Spec.Template.Spec.ClassNames()
@@ -142,28 +136,21 @@ func (c *Controller) findCapacity(ctx context.Context, f *facts) (time.Duration,
 	}
 	coming := c.Fallback.Coming(all, f.object.Status.MachineClassName)
 	f.class = coming.Name
-	ask := c.ask
-	if len(names) > 1 {
-		ask = c.answers.of(client.ObjectKeyFromObject(f.object), f.now, c.ask)
-	}
-	wait := c.capacityOf(ctx, f, coming.Resolved, ask)
+	wait := c.capacityOf(ctx, f, coming.Resolved)
 	if coming.Name != names[0] && f.condition.Status == metav1.ConditionTrue {
 		f.condition.Message = fmt.Sprintf("capacity of MachineClass %s, since the cloud has refused the classes before it",
 			coming.Name)
-	}
-	if len(names) > 1 && (wait == 0 || wait > fallbackPeriod) {
-		wait = fallbackPeriod
 	}
 	return wait, nil
 }
 
 // capacityOf finds the capacity of the nodes of a class, and returns when it is worth another look.
-func (c *Controller) capacityOf(ctx context.Context, f *facts, resolved class.Resolved, ask question) time.Duration {
+func (c *Controller) capacityOf(ctx context.Context, f *facts, resolved class.Resolved) time.Duration {
 	if found, info, ok := ofClass(resolved); ok {
 		f.setCapacity(found, info, infrav1.ReasonCapacityOfClass)
 		return 0
 	}
-	found, err := ask(ctx, resolved)
+	found, err := c.ask(ctx, resolved)
 	if err == nil {
 		capacity, info, problem := ofCloud(found)
 		if problem == "" {

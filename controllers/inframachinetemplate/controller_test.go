@@ -1,6 +1,7 @@
 package inframachinetemplate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -267,18 +269,18 @@ func TestMessageKeepsUpWithWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A template with several classes is looked at every few seconds; the cloud is not asked each time.
-func TestCapacityIsAskedForOnce(t *testing.T) {
+// TestExhaustedClassesWakeTemplates: those that name several classes; of another template nothing
+// changes, and the cloud would be asked in vain.
+func TestExhaustedClassesWakeTemplates(t *testing.T) {
 	t.Parallel()
 	pool := template()
 	pool.Spec.Template.Spec.FallbackClassRefs = []infrav1.MachineClassReference{{Name: "large"}}
-	w := newEnv(t, classObject(), keys(), pool)
-	for range 5 {
-		w.run()
-		w.Advance(fallbackPeriod)
-	}
-	if calls := w.cloud.Calls(sim.OpGetInstanceType); calls != 1 {
-		t.Errorf("%d calls for an answer that stays: %s", calls, w.condition(infrav1.CapacityKnownCondition))
+	other := template()
+	other.Name = "single"
+	w := newEnv(t, classObject(), keys(), pool, other)
+	got := w.controller.withFallbacks(t.Context(), classObject())
+	if want := []reconcile.Request{{NamespacedName: key}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

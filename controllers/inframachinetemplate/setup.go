@@ -33,6 +33,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(watch.Versions())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster),
 			builder.WithPredicates(capi.ClusterChanged())).
+		WatchesRawSource(c.Fallback.Source(c.withFallbacks)).
 		Complete(fresh.Recheck(c))
 }
 
@@ -40,6 +41,20 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 func (c *Controller) ofClassNamed(ctx context.Context, o client.Object) []reconcile.Request {
 	return c.templates(ctx, client.InNamespace(o.GetNamespace()),
 		client.MatchingFields{index.TemplateByClass: o.GetName()})
+}
+
+// withFallbacks returns those of them that name other classes too.
+func (c *Controller) withFallbacks(ctx context.Context, o client.Object) []reconcile.Request {
+	list := &infrav1.MCMMachineTemplateList{}
+	watch.List(ctx, c.Client, list, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{index.TemplateByClass: o.GetName()})
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if t := &list.Items[i]; len(t.Spec.Template.Spec.FallbackClassRefs) > 0 {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(t)})
+		}
+	}
+	return requests
 }
 
 // ofSecret returns the templates whose class names a Secret. The cloud may have

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -47,10 +46,6 @@ func (s *scope) offerCapacity(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// fallbackPeriod is how often it is looked which class of several a new machine would get: what
-// is known of exhausted classes has no events.
-const fallbackPeriod = 10 * time.Second
-
 // comingClass returns the class that new machines get; nil if it does not exist.
 func (s *scope) comingClass(ctx context.Context) (*machinev1.MachineClass, error) {
 	first := s.d.Spec.Template.Spec.Class.Name
@@ -59,9 +54,6 @@ func (s *scope) comingClass(ctx context.Context) (*machinev1.MachineClass, error
 		fallback.Pool{Namespace: s.d.Namespace, Classes: names})
 	if err != nil {
 		return nil, err
-	}
-	if len(names) > 1 {
-		s.requeueAfter(fallbackPeriod)
 	}
 	return s.Fallback.Coming(all, "").Object, nil
 }

@@ -53,6 +53,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 				CreateFunc: func(event.CreateEvent) bool { return false }, // its set reports it
 				UpdateFunc: machineChanged,
 			})).
+		WatchesRawSource(c.Fallback.Source(requestsOf(c.deploymentsOfClass))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)})
 	if c.Target != nil && c.Target.Cache != nil {
 		b = b.WatchesRawSource(source.Kind[client.Object](c.Target.Cache, &corev1.Node{},

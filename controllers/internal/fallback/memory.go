@@ -1,11 +1,20 @@
 package fallback
 
 import (
-	"maps"
+	"cmp"
+	"context"
+	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 const (
@@ -34,9 +43,10 @@ type Memory struct {
 	clock clock.PassiveClock
 	wait  time.Duration
 
-	mu    sync.Mutex
-	known map[Offer]shortage
-	swept time.Time
+	mu       sync.Mutex
+	known    map[Offer]shortage
+	swept    time.Time
+	watchers []func(Offer)
 }
 
 // shortage is what is known of an offer; the zero shortage is that it has room.
@@ -102,41 +112,84 @@ func (m *Memory) Begin(o Offer, owner string) bool {
 // Refused notes that the cloud has refused the offer, and why. Refusals of machines that asked
 // at the same time count as one.
 func (m *Memory) Refused(o Offer, cause string) {
-	if m == nil {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, now := m.known[o], m.clock.Now()
-	s.cause, s.prober, s.noted = cause, "", now
-	if !now.Before(s.until) {
-		s.refusals++
-		s.until = now.Add(min(m.wait<<min(s.refusals-1, longestFactor), longestFactor*m.wait))
-	}
-	m.known[o] = s
-	m.sweep(now)
+	m.note(o, func(s shortage, now time.Time) shortage {
+		s.cause, s.prober = cause, ""
+		if !now.Before(s.until) {
+			s.refusals++
+			s.until = now.Add(min(m.wait<<min(s.refusals-1, longestFactor), longestFactor*m.wait))
+		}
+		return s
+	})
 }
 
 // Made notes that the cloud has granted the offer.
 func (m *Memory) Made(o Offer) {
+	m.note(o, func(shortage, time.Time) shortage { return shortage{} })
+}
+
+// note changes what is known of an offer, and tells watchers of what is known otherwise than before.
+func (m *Memory) note(o Offer, change func(shortage, time.Time) shortage) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	now := m.clock.Now()
-	m.known[o] = shortage{noted: now}
-	m.sweep(now)
+	was, known := m.known[o]
+	is := change(was, now)
+	is.noted = now
+	m.known[o] = is
+	changed := m.sweep(now)
+	if !known || (was.refusals > 0) != (is.refusals > 0) {
+		changed = append(changed, o)
+	}
+	watchers := m.watchers
+	m.mu.Unlock()
+	for _, offer := range changed {
+		for _, tell := range watchers {
+			tell(offer)
+		}
+	}
 }
 
-// sweep forgets, once in a while, what was learned long ago: classes come and go.
-func (m *Memory) sweep(now time.Time) {
+// sweep forgets, once in a while, what was learned long ago, and returns that: classes come and go.
+func (m *Memory) sweep(now time.Time) []Offer {
 	if now.Sub(m.swept) < time.Hour {
-		return
+		return nil
 	}
 	m.swept = now
 	kept := max(keptFor, 2*longestFactor*m.wait)
-	maps.DeleteFunc(m.known, func(_ Offer, s shortage) bool { return now.Sub(s.noted) > kept })
+	var forgotten []Offer
+	for o, s := range m.known {
+		if now.Sub(s.noted) > kept {
+			forgotten = append(forgotten, o)
+		}
+	}
+	for _, o := range forgotten {
+		delete(m.known, o)
+	}
+	slices.SortFunc(forgotten, func(a, b Offer) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Zone, b.Zone))
+	})
+	return forgotten
+}
+
+// Source returns a source of requests for what of maps the MachineClass of an offer to, of which only name
+// and namespace are set, whenever it may have become another one that [Memory.Coming] chooses.
+func (m *Memory) Source(of handler.MapFunc) source.Source {
+	return source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		if m == nil {
+			return nil
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.watchers = append(slices.Clone(m.watchers), func(o Offer) {
+			class := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Class}}
+			for _, request := range of(ctx, class) {
+				q.Add(request)
+			}
+		})
+		return nil
+	})
 }
 
 // Shortage returns why the offer is exhausted and when it is tried again; ok is false if it is
