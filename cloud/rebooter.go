@@ -15,7 +15,7 @@ const ReasonVMBusy = "VMBusy"
 type Rebooter interface {
 	// Reboot asks for a hard reset of the VM of r, or starts it if it is powered off, and does
 	// not wait for it. The guest is not asked first: it may hang. The VM keeps its ids,
-	// addresses, disks, interfaces and tags, and does not get its user data anew.
+	// addresses, disks, interfaces and tags, and does not get its user data again.
 	//
 	// Clouds take no idempotency key for this: a second call may reboot the VM a second time.
 	// After an error of code Unavailable or Unknown the VM may be rebooting, unless the reason

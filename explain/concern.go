@@ -19,7 +19,7 @@ const (
 	Cloud       Concern = "Cloud"       // the cloud's API, or the VM in it
 	Addresses   Concern = "Addresses"   // IP pools and claims
 	APIServer   Concern = "APIServer"   // it does not answer
-	Rights      Concern = "Rights"      // it refuses a request
+	Permissions Concern = "Permissions" // it refuses a request
 	Boot        Concern = "Boot"        // what runs on the VM before it is used
 	Join        Concern = "Join"        // the node does not register
 	Health      Concern = "Health"      // the node is unhealthy
@@ -36,7 +36,7 @@ const (
 
 // concerns are all that a row of the table may have.
 var concerns = []Concern{
-	None, Progress, Spec, ClassField, SecretKey, Credentials, Quota, Capacity, Rate, Cloud, Addresses, APIServer, Rights,
+	None, Progress, Spec, ClassField, SecretKey, Credentials, Quota, Capacity, Rate, Cloud, Addresses, APIServer, Permissions,
 	Boot, Join, Health, Drain, Volume, Hold, Freeze, Outage, Paused, Order, Manager,
 }
 

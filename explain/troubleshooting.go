@@ -39,7 +39,7 @@ var titles = []struct {
 	{Cloud, "The cloud", "Its API, or the VM in it."},
 	{Addresses, "Addresses", "IP pools and claims."},
 	{APIServer, "API servers", "One does not answer, or not the manager."},
-	{Rights, "Rights", "An API server answers, and refuses."},
+	{Permissions, "Permissions", "An API server answers, and refuses."},
 	{Boot, "Boot", "What runs on the VM before it is used."},
 	{Join, "Join", "The VM runs, and its node does not register."},
 	{Health, "Health", "The node has joined and is unhealthy."},

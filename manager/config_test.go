@@ -135,7 +135,7 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 		t.Fatal(err)
 	}
 	if !slices.Equal(which, native) {
-		t.Errorf("where all kinds are served the Deployment runs %v; it has rights for %v only", which, native)
+		t.Errorf("where all kinds are served the Deployment runs %v; it has permissions for %v only", which, native)
 	}
 	ports := map[int32]bool{}
 	for _, p := range pod.Containers[0].Ports {
@@ -150,7 +150,7 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 	}
 	security := pod.Containers[0].SecurityContext
 	if !*pod.SecurityContext.RunAsNonRoot || !*security.ReadOnlyRootFilesystem || *security.AllowPrivilegeEscalation {
-		t.Error("the pod has rights that it does not need")
+		t.Error("the pod has permissions that it does not need")
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
-// TestRun runs the manager against a real API server, with the rights of
+// TestRun runs the manager against a real API server, with the permissions of
 // config/rbac and nothing more.
 func TestRun(t *testing.T) {
 	t.Parallel()

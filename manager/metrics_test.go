@@ -30,7 +30,7 @@ func (e elector) GetClient() client.Client { return e.client }
 func (e elector) Elected() <-chan struct{} { return e.elected }
 
 // TestObjectsInMetrics: a process shows the objects of the controllers that it runs, and none as a
-// standby. It must not read others: each kind that is read is watched, which takes rights.
+// standby. It must not read others: each kind that is read is watched, which takes permissions.
 func TestObjectsInMetrics(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

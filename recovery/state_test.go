@@ -32,7 +32,7 @@ func (r refusing) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	return nil
 }
 
-// TestRead: who recovers machines of one API needs no rights to the other.
+// TestRead: who recovers machines of one API needs no permissions to the other.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	ofCluster := func(list client.ObjectList) bool {

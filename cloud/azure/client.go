@@ -57,7 +57,7 @@ func (d *Driver) connect(at place, who login, fingerprint string) *client {
 }
 
 // logIn asks for a token by OAuth's client credentials: a secret, or a token of another
-// identity provider, which is read anew each time because it changes.
+// identity provider, which is read again each time because it changes.
 func (c *client) logIn(ctx context.Context, who login) (string, *cloud.Error) {
 	const op = "log in"
 	form := url.Values{

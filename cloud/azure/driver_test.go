@@ -275,7 +275,7 @@ func volumes() []cloudtest.Volume {
 	}
 }
 
-// TestFederatedToken: a token of another identity provider opens the account, is read anew
+// TestFederatedToken: a token of another identity provider opens the account, is read again
 // for each login, and its path cannot name what the manager itself is known by.
 func TestFederatedToken(t *testing.T) {
 	t.Parallel()

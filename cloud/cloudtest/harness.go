@@ -45,7 +45,7 @@ type Harness struct {
 	// Concurrent is how many cases run at once; 0 is one. More are for a cloud whose
 	// changes the cases wait for in real time: New has to give each its own.
 	Concurrent int
-	// Draws is how many of the calls at which a fault can hit a case tries, drawn anew in
+	// Draws is how many of the calls at which a fault can hit a case tries, drawn again in
 	// each run; 0 tries all. With draws no row is recorded. They are for clouds on the test's own
 	// machine whose changes take seconds.
 	Draws int

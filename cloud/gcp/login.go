@@ -109,7 +109,7 @@ func (c *client) postForm(ctx context.Context, address string, form url.Values) 
 }
 
 // tokenOfFederation exchanges the workload's own token for one of Google Cloud's, and that for a
-// service account's if the configuration names one. The file is read anew each time, because its
+// service account's if the configuration names one. The file is read again each time, because its
 // token is renewed.
 func (c *client) tokenOfFederation(ctx context.Context) (string, *cloud.Error) {
 	f := c.who.file

@@ -118,7 +118,7 @@ func secrets() []cloudtest.Secret {
 		bad("token file", "it would read a file", token, " tokenFile: /etc/passwd"+user),
 		bad("CA file", "it would read a file", "certificate-authority-data:", "certificate-authority:"),
 		bad("password", "API servers take none", token, " username: admin"+user),
-		bad("impersonation", "the rights would be another's", token, " as: admin"+user+" 1\n        token:"),
+		bad("impersonation", "the permissions would be another's", token, " as: admin"+user+" 1\n        token:"),
 		bad("no server", "there is no server to ask", "server:", "sewer:"),
 		bad("no certificate", "it is no PEM", "certificate-authority-data:", "certificate-authority-data: YQ==\n        x:"),
 	}

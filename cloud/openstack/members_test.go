@@ -177,7 +177,8 @@ func TestMembersOfServers(t *testing.T) {
 			"other/x=10.9.9.9:6443", 1,
 		},
 		"TakenOver": {
-			"Nova gave the address anew.", func(b *balancer) { b.Put(poolAPI, former) }, refHere(), true, true, 0, registered, 2,
+			"Nova gave the address again.", func(b *balancer) { b.Put(poolAPI, former) }, refHere(), true, true, 0,
+			registered, 2,
 		},
 		"PoolGone": {
 			"There is nothing to leave.", func(b *balancer) { b.Drop(poolAPI); b.Drop(poolWeb) }, refHere(), false, true, 0,

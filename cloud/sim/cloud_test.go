@@ -83,7 +83,7 @@ func TestVMStateFollowsFromTime(t *testing.T) {
 		{"a deleted VM is there for its delete time", func() {
 			_, _ = s.DeleteVM(s.who, "sim-1", id)
 		}, 4 * time.Second, sim.StateDeleting},
-		{"a second deletion does not begin anew", func() {
+		{"a second deletion does not start over", func() {
 			_, _ = s.DeleteVM(s.who, "sim-1", id)
 		}, time.Second, sim.CodeNotFound},
 	}

@@ -111,6 +111,6 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs, go test -update writes it anew:\n%s", path, diff)
+		t.Errorf("%s differs, go test -update rewrites it:\n%s", path, diff)
 	}
 }

@@ -25,12 +25,12 @@ type recovering struct {
 	timeout time.Duration
 }
 
-// newRecover is the command that makes machines of VMs anew.
+// newRecover is the command that recreates the Machines of VMs.
 func newRecover(c *common) *cobra.Command {
 	o := &recovering{}
 	cmd := onlyHelps(&cobra.Command{
-		Use: "recover", Short: "Create the Machines of VMs anew whose Machines were lost, e.g. by a restore of etcd",
-		Long: `Create the Machines (for Cluster API: Machines and MCMMachines) of VMs anew whose Machines
+		Use: "recover", Short: "Recreate the Machines of VMs whose Machines were lost, e.g. by a restore of etcd",
+		Long: `Recreate the Machines (for Cluster API: Machines and MCMMachines) of VMs whose Machines
 were lost, e.g. because etcd was restored from a backup. The VMs are those that
 "kubectl mcm orphans list" shows. No VM is created, replaced or deleted: the new Machine
 has the name, the owner ID and the providerID of the VM, and joins its MachineSet, whose
@@ -63,7 +63,7 @@ func newAdopt(c *common) *cobra.Command {
 	o := &recovering{}
 	var every, dryRun bool
 	cmd := &cobra.Command{
-		Use: "adopt (VM... | --all)", Short: "Create the Machines of VMs anew, as kubectl mcm recover does",
+		Use: "adopt (VM... | --all)", Short: "Recreate the Machines of VMs, as kubectl mcm recover does",
 		Example: "  kubectl mcm orphans adopt -n garden i-0123456789abcdef0 --dry-run\n" +
 			"  kubectl mcm orphans adopt -n garden --all",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -80,7 +80,7 @@ func gardenersArguments(control, target string) map[string][]string {
 	}
 }
 
-// newPod returns a pod whose containers do not run yet, a cluster with Gardener's rights
+// newPod returns a pod whose containers do not run yet, a cluster with Gardener's permissions
 // for it, and a pool without machines.
 func newPod(t *testing.T) *pod {
 	t.Helper()

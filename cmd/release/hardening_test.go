@@ -49,7 +49,7 @@ func TestBundlesAreHardened(t *testing.T) {
 			checkRights(t, b.config, rolesIn(t, all))
 			checkReader(t, b.config, all)
 			if strings.HasPrefix(b.config, "self-hosted/") || b.config == "simcloud" || b.config == monitoring {
-				return // rights only, a cloud to try things with, and objects for Prometheus
+				return // permissions only, a cloud to try things with, and objects for Prometheus
 			}
 			deployments := of[appsv1.Deployment](t, all, "Deployment")
 			if len(deployments) != 1 {
@@ -114,8 +114,8 @@ func checkReader(t *testing.T, config string, all []*unstructured.Unstructured) 
 	}
 }
 
-// checkRights: no role has a wildcard, nor rights to Secrets that were not decided, nor
-// rights by which it could get more.
+// checkRights: no role has a wildcard, nor permissions to Secrets that were not decided, nor
+// permissions by which it could get more.
 func checkRights(t *testing.T, config string, roles []role) {
 	t.Helper()
 	secrets := map[string]string{}
@@ -137,11 +137,11 @@ func checkRights(t *testing.T, config string, roles []role) {
 	}
 	want := secretRights()[config]
 	if len(want)+len(secrets) > 0 && !maps.Equal(want, secrets) {
-		t.Errorf("rights to Secrets (-want +got):\n%s", cmp.Diff(want, secrets))
+		t.Errorf("permissions to Secrets (-want +got):\n%s", cmp.Diff(want, secrets))
 	}
 }
 
-// checkNoMore: rights by which a process gets those of others are opt-in, and never those
+// checkNoMore: permissions by which a process gets those of others are opt-in, and never those
 // to act as any user or to give away more than it has.
 func checkNoMore(t *testing.T, config, name string, rule rbacv1.PolicyRule) {
 	t.Helper()
@@ -154,7 +154,7 @@ func checkNoMore(t *testing.T, config, name string, rule rbacv1.PolicyRule) {
 	for _, resource := range rule.Resources {
 		if !optIn && (resource == "serviceaccounts/token" || resource == "pods/exec" ||
 			slices.Contains(rule.APIGroups, rbacv1.GroupName)) {
-			t.Errorf("%s has rights to %s", name, resource)
+			t.Errorf("%s has permissions to %s", name, resource)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func krewManifest(version string, platforms []string, files assets) ([]byte, err
 			Description: "Says what a machine waits for and who has to act, what a change would do before it is applied,\n" +
 				"and why a node did not join. Judges manifests, and makes boot data of nodes. Moves pools between\n" +
 				"the APIs of Machine Controller Manager and Cluster API without recreating a VM, takes over from\n" +
-				"Machine Controller Manager, decides about orphaned VMs, and makes machines anew for VMs that a\n" +
+				"Machine Controller Manager, decides about orphaned VMs, and recreates machines for VMs that a\n" +
 				"restored cluster does not know.\n",
 		},
 	}

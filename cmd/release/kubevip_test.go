@@ -52,7 +52,7 @@ func kubeconfigOf(t *testing.T, manifest string) string {
 	return pod.Spec.Volumes[0].HostPath.Path
 }
 
-// TestKubeVIPOfTheFirstMachine: until kubeadm init is done, admin.conf has no rights, and kube-vip
+// TestKubeVIPOfTheFirstMachine: until kubeadm init is done, admin.conf has no permissions, and kube-vip
 // would never get its lease; afterwards, and on machines that join, super-admin.conf is not
 // wanted or not there. The commands run here as on a machine.
 func TestKubeVIPOfTheFirstMachine(t *testing.T) {

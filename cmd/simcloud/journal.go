@@ -34,7 +34,7 @@ func (j *journal) record() func([]byte) {
 	}
 }
 
-// open makes c what the file says, writes the file anew with what is needed of
+// open makes c what the file says, writes the file again with what is needed of
 // it, and goes on with it.
 func (j *journal) open(c *sim.Cloud, o options) error {
 	if j.path == "" {

@@ -32,7 +32,7 @@ const samples = "../../config/samples/sim/"
 type suite struct {
 	*testing.T
 	cluster    *cluster.Cluster
-	kubeconfig string // of simcloud, with the rights of the samples
+	kubeconfig string // of simcloud, with the permissions of the samples
 	client     kubernetes.Interface
 }
 

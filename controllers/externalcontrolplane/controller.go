@@ -122,8 +122,8 @@ func (f *facts) recordOutcome(err error) error {
 	return err
 }
 
-// forbidden names what the API server refused, and how to give the rights to it. Admission and
-// quotas refuse with the same status, so rights are only the likely cause.
+// forbidden names what the API server refused, and how to give the permissions to it. Admission and
+// quotas refuse with the same status, so permissions are only the likely cause.
 func (f *facts) forbidden(err error) string {
 	if !isTrue(f.cp.Spec.SelfHosted) && f.cp.Annotations[controlplanev1.HomeAnnotation] == "" {
 		return fmt.Sprintf("the API server refused: %s; if it is for a lack of permissions, bind ClusterRole "+
@@ -182,7 +182,7 @@ func (c *Controller) claim(ctx context.Context, f *facts) error {
 		if err != nil {
 			return err
 		}
-		// Without the rights there is nothing to remove later, so the object gets no finalizer.
+		// Without the permissions there is nothing to remove later, so the object gets no finalizer.
 		if err := c.mayMakeIdentity(ctx, f.cp); err != nil {
 			return err
 		}

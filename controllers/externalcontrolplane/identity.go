@@ -38,7 +38,7 @@ func shortName(text, id string) string {
 
 func madeFor(cp *controlplanev1.MCMExternalControlPlane) string { return cp.Namespace + "/" + cp.Name }
 
-// identity are the ServiceAccount of a self-hosted Cluster and its rights, in the
+// identity are the ServiceAccount of a self-hosted Cluster and its permissions, in the
 // order in which they are made. None has an owner reference: after a move its
 // owner is in another cluster, and the machines still need it here.
 func (c *Controller) identity(cp *controlplanev1.MCMExternalControlPlane) []client.Object {
@@ -72,7 +72,7 @@ func (c *Controller) identity(cp *controlplanev1.MCMExternalControlPlane) []clie
 	}
 }
 
-// mayMakeIdentity returns an error if this manager has not got the rights of
+// mayMakeIdentity returns an error if this manager has not got the permissions of
 // config/self-hosted, which are opt-in.
 func (c *Controller) mayMakeIdentity(ctx context.Context, cp *controlplanev1.MCMExternalControlPlane) error {
 	for _, o := range c.identity(cp) {
@@ -133,8 +133,8 @@ func (c *Controller) make(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// putRight returns existing with the rights of want, nil if it has them. again
-// says that it has to be made anew: which role a binding means never changes.
+// putRight returns existing with the permissions of want, nil if it has them. again
+// says that it has to be recreated: which role a binding means never changes.
 func putRight(existing, want client.Object) (changed client.Object, again bool) {
 	switch e := existing.DeepCopyObject().(type) {
 	case *rbacv1.Role:

@@ -44,8 +44,8 @@ func (c *Controller) remove(ctx context.Context, f *facts) error {
 // removeIdentity deletes the bindings of the ServiceAccount, and then the ServiceAccount.
 // Where they are in another cluster, it emits an Event that names them.
 //
-// The deletion of a namespace takes the manager's rights in it first, and no user can give
-// them again. By then the bindings outside are gone, and the ServiceAccount has no rights
+// The deletion of a namespace takes the manager's permissions in it first, and no user can give
+// them again. By then the bindings outside are gone, and the ServiceAccount has no permissions
 // but to its own token, so what is forbidden in the namespace is left.
 func (c *Controller) removeIdentity(ctx context.Context, f *facts) error {
 	here, err := c.here(ctx)

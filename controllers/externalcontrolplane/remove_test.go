@@ -15,7 +15,7 @@ import (
 )
 
 // TestDeletionWithoutRightsInTheNamespace: the deletion of a namespace takes the manager's
-// rights in it before the control plane is gone.
+// permissions in it before the control plane is gone.
 func TestDeletionWithoutRightsInTheNamespace(t *testing.T) {
 	t.Parallel()
 	forbidden := func(o client.Object, namespace string) error {
@@ -65,8 +65,8 @@ func TestDeletionWithoutRightsInTheNamespace(t *testing.T) {
 			if w.exists(&controlplanev1.MCMExternalControlPlane{}, key) {
 				t.Fatalf("the control plane keeps its namespace: %s", tc.reason)
 			}
-			if rights := w.rights(); rights[""] != "" || rights["kube-system"] != "" {
-				t.Errorf("rights outside of the namespace: %v", rights)
+			if permissions := w.permissions(); permissions[""] != "" || permissions["kube-system"] != "" {
+				t.Errorf("permissions outside of the namespace: %v", permissions)
 			}
 			e := w.event()
 			for _, want := range []string{controlplanev1.ReasonForbidden, account, "ServiceAccount", "RoleBinding"} {
@@ -78,7 +78,7 @@ func TestDeletionWithoutRightsInTheNamespace(t *testing.T) {
 	}
 }
 
-// TestNewKubeconfigIsStoredFirst: a manager without rights to what it once made stores the
+// TestNewKubeconfigIsStoredFirst: a manager without permissions to what it once made stores the
 // kubeconfig that the user gives instead.
 func TestNewKubeconfigIsStoredFirst(t *testing.T) {
 	t.Parallel()
@@ -103,7 +103,7 @@ func TestNewKubeconfigIsStoredFirst(t *testing.T) {
 	}
 	w.deps = entitled
 	w.reconcile()
-	if len(w.accounts()) != 0 || len(w.rights()) != 0 || w.cp().Annotations[controlplanev1.HomeAnnotation] != "" {
-		t.Errorf("with its rights back, the manager removes what it made: %v", w.rights())
+	if len(w.accounts()) != 0 || len(w.permissions()) != 0 || w.cp().Annotations[controlplanev1.HomeAnnotation] != "" {
+		t.Errorf("with its permissions back, the manager removes what it made: %v", w.permissions())
 	}
 }

@@ -65,7 +65,7 @@ func TestRights(t *testing.T) {
 	if reported, err := identity.Discovery().ServerVersion(); err != nil {
 		t.Error(err)
 	} else {
-		w.runs(reported.GitVersion, "it is asked for with these rights")
+		w.runs(reported.GitVersion, "it is asked for with these permissions")
 	}
 	if err := w.client.Delete(t.Context(), w.cp()); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func (w *env) checkNamespaceIsDeleted(server *cluster.Cluster) {
 func (w *env) checkOptIn() {
 	w.t.Helper()
 	if w.reconcile().RequeueAfter == 0 {
-		w.t.Error("rights are given without a word to us: somebody has to look again")
+		w.t.Error("permissions are given without a word to us: somebody has to look again")
 	}
 	got := w.is(controlplanev1.KubeconfigReadyCondition)
 	for _, want := range []string{
@@ -134,7 +134,7 @@ func (w *env) checkOptIn() {
 	}
 }
 
-// optIn gives the manager the rights of config/self-hosted for namespace default.
+// optIn gives the manager the permissions of config/self-hosted for namespace default.
 func optIn(t *testing.T, c *cluster.Cluster, dir string) {
 	t.Helper()
 	if err := c.ApplyDir(t.Context(), filepath.Join(dir, "cluster")); err != nil {
@@ -152,7 +152,7 @@ func optIn(t *testing.T, c *cluster.Cluster, dir string) {
 	}
 }
 
-// checkOnlyThere: with the rights in one namespace, the manager gets no token of a
+// checkOnlyThere: with the permissions in one namespace, the manager gets no token of a
 // ServiceAccount of another one, and binds no other role.
 func (w *env) checkOnlyThere(asManager client.Client) {
 	w.t.Helper()
@@ -231,7 +231,7 @@ func accountOf(t *testing.T, asManager client.Client, config *rest.Config) strin
 // managerUser is the ServiceAccount of the bundle.
 const managerUser = "system:serviceaccount:capmcm-control-plane-system:capmcm-control-plane-manager"
 
-// managerOf is a client with the rights of the controller's role in one namespace, as
+// managerOf is a client with the permissions of the controller's role in one namespace, as
 // docs/security.md confines a provider: the opt-in gives what is outside of it.
 func managerOf(t *testing.T, c *cluster.Cluster, roleFile string) client.Client {
 	t.Helper()

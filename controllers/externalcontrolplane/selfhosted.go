@@ -117,7 +117,7 @@ func (c *Controller) due(f *facts, k kubeconfig) bool {
 	return false
 }
 
-// renew asks for another token of account, with the rights of w. It is renewed
+// renew asks for another token of account, with the permissions of w. It is renewed
 // after four fifths of its life, however long the API server makes that.
 func (c *Controller) renew(ctx context.Context, f *facts, w client.Client, account *corev1.ServiceAccount,
 	k *kubeconfig,

@@ -37,8 +37,8 @@ func (w *env) accounts() []corev1.ServiceAccount {
 	return list.Items
 }
 
-// rights are the roles that are bound, by namespace.
-func (w *env) rights() map[string]string {
+// permissions are the roles that are bound, by namespace.
+func (w *env) permissions() map[string]string {
 	w.t.Helper()
 	var roles rbacv1.RoleBindingList
 	var clusterRoles rbacv1.ClusterRoleBindingList
@@ -78,8 +78,8 @@ func TestSelfHosted(t *testing.T) {
 		"default": "Role " + name + " " + name, "kube-system": "ClusterRole capmcm-workload-tokens " + name,
 		"": "ClusterRole capmcm-workload " + name,
 	}
-	if diff := cmp.Diff(want, w.rights()); diff != "" {
-		t.Errorf("rights (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, w.permissions()); diff != "" {
+		t.Errorf("permissions (-want +got):\n%s", diff)
 	}
 	w.connect()
 	w.reconcile()
@@ -176,16 +176,16 @@ func TestRightsAreRestored(t *testing.T) {
 	t.Parallel()
 	w := newSelfHosted(t)
 	w.reconcile()
-	want := w.rights()
+	want := w.permissions()
 	w.deps.Roles.Workload, w.deps.Roles.Tokens = "older", "older-tokens"
 	w.reconcile()
-	if cmp.Equal(want, w.rights()) {
-		t.Fatal("a binding cannot be changed, but made anew")
+	if cmp.Equal(want, w.permissions()) {
+		t.Fatal("a binding cannot be changed, but recreated")
 	}
 	w.deps.Roles.Workload, w.deps.Roles.Tokens = "", ""
 	w.reconcile()
-	if diff := cmp.Diff(want, w.rights()); diff != "" {
-		t.Errorf("rights (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, w.permissions()); diff != "" {
+		t.Errorf("permissions (-want +got):\n%s", diff)
 	}
 }
 
@@ -206,8 +206,8 @@ func TestDeletion(t *testing.T) {
 	if w.exists(&controlplanev1.MCMExternalControlPlane{}, key) || len(w.accounts()) != 0 {
 		t.Errorf("what was made goes: %v", w.writes)
 	}
-	if rights := w.rights(); len(rights) != 1 || rights[""] == "" {
-		t.Errorf("what does not say that it was made here stays, and nothing else: %v", rights)
+	if permissions := w.permissions(); len(permissions) != 1 || permissions[""] == "" {
+		t.Errorf("what does not say that it was made here stays, and nothing else: %v", permissions)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestNameOfIdentityIsTaken(t *testing.T) {
 	w.reconcile()
 	if got := w.is(controlplanev1.KubeconfigReadyCondition); !strings.HasPrefix(got, "False "+
 		controlplanev1.ReasonIdentityTaken+": spec.selfHosted: ServiceAccount") {
-		t.Errorf("another's ServiceAccount gets no rights: %q", got)
+		t.Errorf("another's ServiceAccount gets no permissions: %q", got)
 	}
 }
 
@@ -245,8 +245,8 @@ func TestNoLongerSelfHosted(t *testing.T) {
 		cp.Spec.SelfHosted, cp.Spec.KubeconfigSecretRef = nil, &controlplanev1.NameReference{Name: "given"}
 	})
 	w.reconcile()
-	if len(w.accounts()) != 0 || len(w.rights()) != 0 || w.config().BearerToken != "s3cret" {
-		t.Errorf("rights that nobody needs any more are taken back: %v", w.rights())
+	if len(w.accounts()) != 0 || len(w.permissions()) != 0 || w.config().BearerToken != "s3cret" {
+		t.Errorf("permissions that nobody needs any more are taken back: %v", w.permissions())
 	}
 }
 
@@ -262,7 +262,7 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	source.reconcile()
-	if len(source.accounts()) != 1 || len(source.rights()) != 3 ||
+	if len(source.accounts()) != 1 || len(source.permissions()) != 3 ||
 		!source.exists(&controlplanev1.MCMExternalControlPlane{}, key) {
 		t.Fatalf("the source of a move removes nothing: %v", source.writes)
 	}
@@ -313,7 +313,7 @@ func TestErrors(t *testing.T) {
 		want   string
 	}{
 		"Forbidden": {
-			"A manager without rights says which it lacks.",
+			"A manager without permissions says which it lacks.",
 			apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "x", nil), false, "False " +
 				controlplanev1.ReasonForbidden,
 		},
@@ -368,7 +368,7 @@ func TestDeletionThatLacksRightsSaysSo(t *testing.T) {
 			lacking := interceptor.NewClient(w.client.(client.WithWatch), tc.lacks)
 			w.deps.Client, w.deps.Live = lacking, lacking
 			if w.reconcile().RequeueAfter == 0 {
-				t.Error("rights are given without a word to us: somebody has to look again")
+				t.Error("permissions are given without a word to us: somebody has to look again")
 			}
 			got := w.is(clusterv1.DeletingCondition)
 			for _, want := range []string{
@@ -385,7 +385,7 @@ func TestDeletionThatLacksRightsSaysSo(t *testing.T) {
 			w.deps = entitled
 			w.reconcile()
 			if w.exists(&controlplanev1.MCMExternalControlPlane{}, key) || len(w.accounts()) != 0 {
-				t.Error("with its rights back, the manager ends what it began")
+				t.Error("with its permissions back, the manager ends what it began")
 			}
 		})
 	}

@@ -39,7 +39,7 @@ func TestAvailability(t *testing.T) {
 	w.pass(20 * time.Second)
 	w.writes = nil
 	if wait := w.reconcile().RequeueAfter; wait != 40*time.Second || len(w.writes) != 0 {
-		t.Errorf("a connection that is made anew does not count as an outage: wait %s, %v", wait, w.writes)
+		t.Errorf("a connection that is recreated does not count as an outage: wait %s, %v", wait, w.writes)
 	}
 	w.pass(40 * time.Second)
 	w.clusters.Probed(clusterKey, w.clock.Now(), errors.New("away"))

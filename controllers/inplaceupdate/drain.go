@@ -22,7 +22,7 @@ const named = 3
 // drain evicts the pods of the node that leave it when a Machine is deleted, by
 // the same rules as core does it then (MachineDrainRules, the label
 // cluster.x-k8s.io/drain, spec.deletion.nodeDrainTimeoutSeconds), and with the
-// same rights in the workload cluster. The answer is zero once they have gone,
+// same permissions in the workload cluster. The answer is zero once they have gone,
 // or are not to be waited for any longer.
 func (e *Extension) drain(ctx context.Context, u *update, since time.Time) (answer, error) {
 	if _, excluded := u.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; excluded {

@@ -9,7 +9,7 @@ import (
 
 // Nodes that are missing when the manager starts, as after a restore of the target
 // cluster, are judged like unhealthy ones: health timeout, one at a time, and not at all
-// while several are missing together. A restart begins nothing anew.
+// while several are missing together. A restart restarts nothing.
 func TestMissingNodesAreUnhealthy(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -143,7 +143,7 @@ func TestNodesRequestRemovesTheMachines(t *testing.T) {
 }
 
 // A machine is kept from neither failing nor being written when its preservation fails, and
-// its creation timeout does not begin anew.
+// its creation timeout does not start over.
 func TestPreservationDoesNotHoldUpTheCreationTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, interceptor.Funcs{})

@@ -225,7 +225,7 @@ func TestAnnotationsNotTextsSayWhetherAPreservedNodeIsDrained(t *testing.T) {
 		stays  bool
 	}{
 		"OtherText": {
-			"A text that others changed does not begin the drain anew.", func(n *corev1.Node) {
+			"A text that others changed does not restart the drain.", func(n *corev1.Node) {
 				nodeConditionOf(n, machinev1.NodePreserved).Message = "preserved"
 			}, true,
 		},

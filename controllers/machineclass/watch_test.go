@@ -120,7 +120,7 @@ func TestPredicates(t *testing.T) {
 			&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{machinev1.Finalizer}}}, true,
 		},
 		"ClassSpec": {
-			"A changed class is judged anew.", classChanged(), &machinev1.MachineClass{},
+			"A changed class is checked again.", classChanged(), &machinev1.MachineClass{},
 			&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, true,
 		},
 	}

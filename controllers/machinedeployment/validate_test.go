@@ -11,7 +11,7 @@ import (
 )
 
 // TestBadInput shows each mistake to the controller: it says which field is
-// wrong, makes nothing, and goes on as soon as the field is mended.
+// wrong, makes nothing, and goes on as soon as the field is corrected.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	type mistake = func(*machinev1.MachineDeployment)

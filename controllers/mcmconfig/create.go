@@ -108,7 +108,7 @@ func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made p
 func (f *facts) forbidden() {
 	f.refuse(bootstrapv1.ReasonTokenForbidden,
 		"the user of the kubeconfig of Cluster %q may not get, create, patch or delete Secrets in the namespace "+
-			"kube-system of the workload cluster, as the bootstrap token needs; give it the rights of "+
+			"kube-system of the workload cluster, as the bootstrap token needs; give it the permissions of "+
 			"config/rbac/workload_role.yaml", f.machine.Spec.ClusterName)
 	f.wait = forbiddenRetry
 }

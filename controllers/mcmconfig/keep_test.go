@@ -207,7 +207,7 @@ func TestForbidden(t *testing.T) {
 	}))
 	if wait := w.reconcile().RequeueAfter; wait != time.Minute ||
 		!strings.HasPrefix(w.ready(), bootstrapv1.ReasonTokenForbidden) || !strings.Contains(w.event(), "kube-system") {
-		t.Errorf("who lacks rights in the workload cluster learns which: %s, wait %s", w.ready(), wait)
+		t.Errorf("who lacks permissions in the workload cluster learns which: %s, wait %s", w.ready(), wait)
 	}
 	forbid = false
 	if w.reconcile(); w.ready() != "True" {

@@ -31,7 +31,7 @@ func TestNodeChanges(t *testing.T) {
 		"Annotation": {"The template wins.", note("a", "b"), true},
 		"Finalizer":  {"Ours may be gone.", func(n *corev1.Node) { n.Finalizers = nil }, true},
 		"Taint":      {"The template wins.", tainted(corev1.Taint{Key: "x"}), true},
-		"Capacity":   {"A kubelet that starts anew resets it.", holding("x.com/y", "1"), true},
+		"Capacity":   {"A kubelet that restarts resets it.", holding("x.com/y", "1"), true},
 		"Deletion":   {"The machine goes along.", deletedAt(epoch), true},
 	}
 	for name, tc := range cases {

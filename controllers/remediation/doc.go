@@ -16,5 +16,5 @@
 // How often the VM was rebooted is recorded before each call to the cloud, under the version of
 // the object that was read. What became of a call whose answer is lost is not asked for: it
 // counts, and the node has its time. So there are never more calls than the limit, whatever
-// fails. Status is output; it is derived anew after clusterctl move.
+// fails. Status is output; it is derived again after clusterctl move.
 package remediation

@@ -52,7 +52,7 @@ func whyReplaced(p *pass) (reason, cause string) {
 	case p.seen.infra == nil:
 		return infrav1.ReasonOtherInfra, "The Machine has no MCMMachine"
 	case updating(m):
-		return infrav1.ReasonUpdateImpossible, "The update in place has failed, which no reboot mends"
+		return infrav1.ReasonUpdateImpossible, "The update in place has failed, which no reboot fixes"
 	case done.count >= strategy.Limit():
 		return infrav1.ReasonRetriesUsedUp, fmt.Sprintf("The Machine is unhealthy after %d of %d reboots", done.count,
 			strategy.Limit())

@@ -84,7 +84,7 @@ func hasAnnotation(o client.Object, key string) bool {
 }
 
 // findOutage returns what says that nodes of the same zone or pool became unhealthy together;
-// empty if none did. No reboot mends a partition.
+// empty if none did. No reboot fixes a partition.
 func (c *Controller) findOutage(ctx context.Context, p *pass) (string, error) {
 	var machines clusterv1.MachineList
 	err := c.Client.List(ctx, &machines, client.InNamespace(p.object.Namespace),
@@ -110,7 +110,7 @@ func (c *Controller) findOutage(ctx context.Context, p *pass) (string, error) {
 	if scope == outage.Pool {
 		where = "pool " + place.Pool
 	}
-	return fmt.Sprintf("%d nodes of %s became unhealthy together, which no reboot mends; the remediation goes on when "+
+	return fmt.Sprintf("%d nodes of %s became unhealthy together, which no reboot fixes; the remediation goes on when "+
 		"they are healthy, or %v after that", n, where, c.Options.OutageLimit), nil
 }
 

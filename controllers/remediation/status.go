@@ -44,7 +44,7 @@ const reportTime = time.Minute
 
 // markMachine shows on the Machine how far the remediation is, in the condition that the
 // MachineHealthCheck sets at its beginning and leaves to this controller. After clusterctl move
-// the condition is set anew: changes of Machines without it go unseen, and it is its removal that
+// the condition is set again: changes of Machines without it go unseen, and it is its removal that
 // wakes the MachineHealthCheck after the object. Not at once, though: between the object and the
 // condition, a write to the Machine would have the MachineHealthCheck's own fail, which it never
 // repeats.

@@ -110,7 +110,7 @@ func TestAll(t *testing.T) {
 			}
 			return nil
 		}, tokens: 1},
-		"no rights at all": {fault: func(any) error { return forbidden() }, err: "no right"},
+		"no permissions at all": {fault: func(any) error { return forbidden() }, err: "no right"},
 		"a failure": {fault: func(o any) error {
 			if _, is := o.(*machinev1.MachineList); is {
 				return errors.New("connection refused")

@@ -25,7 +25,7 @@ func (p *planner) absent(from migration.API, group string) {
 	p.find(f)
 }
 
-// partOf refuses what somebody makes anew when it is gone: it moves with its owner only.
+// partOf refuses what somebody makes again when it is gone: it moves with its owner only.
 func (p *planner) partOf(kind string, o metav1.Object) {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		p.find(migration.Finding{

@@ -60,7 +60,7 @@ func (s *stored) sameCluster(name string) error {
 
 // over reports whether a pool has no move that could be gone on with: it was never
 // moved, it is to go elsewhere than its last move went, or that is history, and a pool
-// of its name was made anew on the other API since.
+// of its name was recreated on the other API since.
 func (e *Engine) over(ctx context.Context, s *stored, o migration.Options) (bool, error) {
 	if s.object == nil || s.Phase != migration.PhaseFinished || s.To != o.To {
 		return s.object == nil || s.Phase == migration.PhaseFinished, nil

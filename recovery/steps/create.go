@@ -118,7 +118,7 @@ func (r *run) readCreated(ctx context.Context, o, want client.Object) error {
 		ours = recovery.Held(o)
 	}
 	if !ours || providerID(o) != providerID(want) {
-		return fmt.Errorf("create %s: another object has that name; the same command plans anew", objects.Title(o))
+		return fmt.Errorf("create %s: another object has that name; the same command plans again", objects.Title(o))
 	}
 	return nil
 }

@@ -4,7 +4,7 @@
 //	hold sets and ──▶ create Machines, ──▶ sizes, used ──▶ release machines, ──▶ release
 //	deployments       held                 ordinals        then sets             deployments
 //
-// Each pass reads everything, plans anew and does what is next. So a run that was
+// Each pass reads everything, plans again and does what is next. So a run that was
 // interrupted between any two writes is continued by the next one, and adds nothing twice.
 // No controller creates or deletes a machine of a pool meanwhile.
 package steps

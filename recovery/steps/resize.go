@@ -34,7 +34,7 @@ func (r *run) resize(ctx context.Context, p *recovery.Plan) (waiting string, wro
 		}
 		wrote = wrote || pool.Replicas != nil || pool.Ordinals != nil || pool.DeploymentReplicas != nil
 		if wrote {
-			return "", true, nil // other pools of the deployment are planned anew
+			return "", true, nil // other pools of the deployment are planned again
 		}
 	}
 	return "", wrote, nil

@@ -71,8 +71,8 @@ func TestGeneratedNode(t *testing.T) {
 	image := qemu.Require(t)
 	s, manager := start(t, "certificatesigningrequest-approving-controller",
 		"certificatesigningrequest-signing-controller")
-	rights := filepath.Join("..", "guests", "testdata", "bootstrap-rbac.yaml")
-	if err := s.Cluster.ApplyFile(t.Context(), rights); err != nil {
+	permissions := filepath.Join("..", "guests", "testdata", "bootstrap-rbac.yaml")
+	if err := s.Cluster.ApplyFile(t.Context(), permissions); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range nodesGenerated() {

@@ -171,7 +171,7 @@ func TestRightsComeFromRBAC(t *testing.T) {
 	}
 	err = newClient(t, config).List(t.Context(), &corev1.SecretList{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:serviceaccount:default:nobody") {
-		t.Errorf("list Secrets as a user without rights: got %v, want forbidden for that user", err)
+		t.Errorf("list Secrets as a user without permissions: got %v, want forbidden for that user", err)
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 const releaseFinalizer = "ipam.cluster.x-k8s.io/ReleaseAddress"
 
 // TestAddressesFromIPPools gives the VM of an MCMMachine an address from a pool, with the
-// IPAM kinds of Cluster API's core and the rights of the infrastructure provider. The test
+// IPAM kinds of Cluster API's core and the permissions of the infrastructure provider. The test
 // plays the IPAM provider.
 func TestAddressesFromIPPools(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func (s *suite) makeCluster(name string) {
 	s.Expect(s.Client.Create(s.Context(), infra)).To(Succeed())
 }
 
-// providerKubeconfig is that of a user with the rights of the infrastructure provider.
+// providerKubeconfig is that of a user with the permissions of the infrastructure provider.
 func (s *suite) providerKubeconfig() string {
 	s.Helper()
 	const user = "infrastructure-provider"

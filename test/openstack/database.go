@@ -86,7 +86,7 @@ func (d *database) query(s settings, statements string) ([]string, error) {
 	return nil, d.broken(d.out.Err())
 }
 
-// broken makes the next query connect anew. What the client has said of the
+// broken makes the next query reconnect. What the client has said of the
 // trouble is whole only when it has ended.
 func (d *database) broken(err error) error {
 	_ = d.in.Close() // it is broken already

@@ -107,7 +107,7 @@ network() {
   echo "MCM_NODE_IP_FLAG=--node-ip=$v4,$v6" >"$run/kubelet.env"
 }
 
-# services starts units, and starts those anew whose files are not those of their last start: an image
+# services starts units, and restarts those whose files are not those of their last start: an image
 # may have started them before it had these.
 services() {
   local unit files sum

@@ -24,7 +24,7 @@ const (
 	ReasonSecretNameTaken   = "KubeconfigSecretNameTaken"
 	ReasonIdentityTaken     = "IdentityNameTaken"
 	ReasonTokenNotRenewed   = "TokenNotRenewed"
-	ReasonForbidden         = "Forbidden" // this manager lacks rights in its own cluster
+	ReasonForbidden         = "Forbidden" // this manager lacks permissions in its own cluster
 	ReasonMovedAway         = "SelfHostedElsewhere"
 	ReasonWaitingForCluster = "WaitingForCluster"
 	ReasonWaitingForInfra   = "WaitingForClusterInfrastructure"

@@ -53,7 +53,7 @@ func (d discovered) field() field {
 	return f
 }
 
-// TestSchema distils the schema anew from the discovery document, which module
+// TestSchema distils the schema again from the discovery document, which module
 // google.golang.org/api has as compute/v1/compute-api.json: the double would otherwise allow what
 // its author believes. GCPTEST_DISCOVERY names the file, and CLOUDTEST_UPDATE=1 writes the result.
 func TestSchema(t *testing.T) {

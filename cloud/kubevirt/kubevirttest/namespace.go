@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// account is the name of the service account of the driver, and of its rights.
+// account is the name of the service account of the driver, and of its permissions.
 const account = "machine-controller-manager"
 
 // Namespace is a namespace of the API server in which a driver makes VMs. It is safe for
@@ -36,7 +36,7 @@ type Namespace struct {
 // NewNamespace makes a namespace with a service account that may do there what the driver has to.
 func (s Server) NewNamespace(ctx context.Context, name string) (*Namespace, error) {
 	n := &Namespace{Server: s, Name: name, consoles: map[string]string{}, leases: map[string]int{}}
-	roles, err := rights()
+	roles, err := permissions()
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (s Server) NewNamespace(ctx context.Context, name string) (*Namespace, erro
 	return n, nil
 }
 
-// rights are the roles of the driver: that in the namespace, and that in the cluster.
-func rights() ([]Object, error) {
+// permissions are the roles of the driver: that in the namespace, and that in the cluster.
+func permissions() ([]Object, error) {
 	var roles []Object
 	for text := range bytes.SplitSeq(Rights, []byte("---\n")) {
 		var role map[string]any

@@ -29,7 +29,7 @@ const stdout = "-"
 
 // errNothing is returned for an archive without objects.
 var errNothing = errors.New("no object was read: errors.txt in the bundle has the causes; check the namespace, and " +
-	"your rights with kubectl auth can-i list machines")
+	"your permissions with kubectl auth can-i list machines")
 
 type options struct {
 	deps          inspect.Deps

@@ -1,5 +1,5 @@
 // Package dashboard has kubectl mcm dashboard: a page, for a browser on this machine, that shows what tree, top, why
-// and timeline print. It only reads, with the rights of config/rbac/reader_role.yaml.
+// and timeline print. It only reads, with the permissions of config/rbac/reader_role.yaml.
 package dashboard
 
 import (

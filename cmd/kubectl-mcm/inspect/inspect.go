@@ -1,5 +1,5 @@
 // Package inspect has the verbs of kubectl mcm that only read the clusters: tree, why, timeline and top.
-// They need no credentials of a cloud, and only the rights of config/rbac/reader_role.yaml.
+// They need no credentials of a cloud, and only the permissions of config/rbac/reader_role.yaml.
 package inspect
 
 import (

@@ -127,7 +127,7 @@ func compare(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-want +got, go test -update writes it anew:\n%s", diff)
+		t.Errorf("-want +got, go test -update rewrites it:\n%s", diff)
 	}
 }
 

@@ -59,7 +59,7 @@ func (k *Keeper) load(ctx context.Context, namespace string, p Pool) (stored, er
 	}
 	failures, err := console.Parse(secret.Data[console.EvidenceKey])
 	if err != nil {
-		failures = nil // somebody edited it: it is written anew
+		failures = nil // somebody edited it: it is rewritten
 	}
 	return stored{secret, failures}, nil
 }

@@ -59,7 +59,7 @@ func (r Rollout) Annotate(d *machinev1.MachineDeployment) {
 // Next is the record after what happened to machines, those of the set of that name. What
 // fails within one timeout of a counted failure belongs to its cycle. The rollout pauses
 // after that many cycles without a machine that has joined. If a user has removed the pause,
-// counting begins anew with the machines that fail from now on.
+// counting starts over with the machines that fail from now on.
 func (r Rollout) Next(set string, timeout time.Duration, cycles int, machines []*machinev1.Machine) Rollout {
 	if r.Set != set {
 		r = Rollout{Set: set}

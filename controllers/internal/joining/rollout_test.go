@@ -60,7 +60,7 @@ func TestRolloutNext(t *testing.T) {
 			Rollout{},
 		},
 		"OtherTemplate": {
-			"A corrected template begins anew.",
+			"A corrected template starts over.",
 			Rollout{Set: "bad", Cycles: 2, Counted: noon, Paused: true},
 			nil,
 			Rollout{Set: "new"},

@@ -18,7 +18,7 @@ import (
 // Text has the field or annotation, and what to do.
 type Problem struct {
 	// Note is set when the record of what was applied is at fault, and not the
-	// template. It is reported once: the record is written anew.
+	// template. It is reported once: the record is rewritten.
 	Note bool
 	Text string
 }

@@ -6,7 +6,7 @@
 //	unhealthy  ├──┤
 //	─────────x───────────────x▶   two independent failures
 //
-// New VMs do not mend what makes many nodes unreachable at once: a partition, a
+// New VMs do not fix what makes many nodes unreachable at once: a partition, a
 // broken network plugin, or a load balancer in front of the API server. Everything
 // here follows from the nodes' conditions and their transition times, so it comes
 // out the same after a restart.

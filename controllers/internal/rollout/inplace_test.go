@@ -34,7 +34,7 @@ func TestInPlaceReplicas(t *testing.T) {
 			false,
 		},
 		"SurgeLost": {
-			"The surge is made anew where an old machine broke and none may be missing.",
+			"The surge is recreated where an old machine broke and none may be missing.",
 			Bounds{5, 1, 0},
 			at(2),
 			[]Set{at(3)},
@@ -75,7 +75,7 @@ func TestInPlaceReplicas(t *testing.T) {
 			false,
 			5, false,
 		},
-		"OldLost": {"An old machine that broke is made anew.", Bounds{5, 0, 1}, at(2), []Set{at(2)}, false, 3, false},
+		"OldLost": {"An old machine that broke is recreated.", Bounds{5, 0, 1}, at(2), []Set{at(2)}, false, 3, false},
 		"OldEmpty": {
 			"With nothing left to update the rest is made.",
 			Bounds{5, 0, 1},

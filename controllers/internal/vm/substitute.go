@@ -31,7 +31,7 @@ const EventClassSubstituted = "ClassSubstituted"
 // reaches the VM. Only one through which the cloud has shown the VM of the owner's
 // providerID with the owner's id is used, and it is recorded first: one that looks in the
 // same place is asked then whether the VM is gone. A class that looks elsewhere now has to
-// prove the VM anew. Where there is none nothing is deleted, and the error is cause, why the
+// prove the VM again. Where there is none nothing is deleted, and the error is cause, why the
 // owner's class cannot be used, with what was tried.
 func (e *Engine) RemoveAbandoned(ctx context.Context, o Abandoned, cause *cloud.Error) (cloud.Deletion, error) {
 	if o.Ref().ProviderID == "" || o.Ref().OwnerID == "" {

@@ -16,7 +16,7 @@ import (
 // ReasonZoneNotInClass is the reason of the error for a zone that the class cannot honour.
 const ReasonZoneNotInClass = "ZoneNotInClass"
 
-// zoneUseAge is for how long the machines of a class are not counted anew; those
+// zoneUseAge is for how long the machines of a class are not counted again; those
 // that get a zone meanwhile are added.
 const zoneUseAge = 30 * time.Second
 

@@ -19,7 +19,7 @@ import (
 // first event waits for Delay. While more follow, an object is reconciled once in
 // Interval, which doubles with each reconcile up to Longest: a pool whose machines
 // come one by one for minutes needs fewer looks than one that is nearly there. Once
-// nothing follows within the interval, it begins anew. Longest may be zero, and the
+// nothing follows within the interval, it starts over. Longest may be zero, and the
 // interval stays. A Batch must not be copied; it is safe for concurrent use.
 type Batch struct {
 	Clock                    clock.PassiveClock

@@ -73,7 +73,7 @@ func TestBatchDelays(t *testing.T) {
 			0,
 		},
 		"Stream": {
-			"The longer events follow, the longer is the interval, up to the longest; quiet begins it anew.",
+			"The longer events follow, the longer is the interval, up to the longest; quiet restarts it.",
 			[]time.Duration{0, 200 * ms, 1200 * ms, 3200 * ms, 6200 * ms, 9200 * ms, 20 * time.Second, 20200 * ms},
 			[]time.Duration{100 * ms, 900 * ms, 1900 * ms, 2900 * ms, 2900 * ms, 2900 * ms, 100 * ms, 900 * ms},
 			3 * time.Second,

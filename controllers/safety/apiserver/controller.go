@@ -98,7 +98,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		log.Info("The check of the API servers succeeds again")
 	}
 	if state.Frozen && !before.Frozen {
-		log.Info("Frozen: the check of the API servers fails for too long; correct connection, credentials or rights",
+		log.Info("Frozen: the check of the API servers fails for too long; correct connection, credentials or permissions",
 			"reason", c.Cause(), "since", state.DownSince)
 	}
 	if !state.thaws() {

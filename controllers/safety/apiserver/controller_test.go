@@ -216,7 +216,7 @@ func TestThawResetsUnknownMachines(t *testing.T) {
 		m.Status.LastOperation.LastUpdateTime.Time.Equal(now), m.Status.CurrentStatus.LastUpdateTime.Time.Equal(now),
 		m.Status.CurrentStatus.PreserveExpiryTime != nil, len(m.Status.Conditions),
 	}); diff != "" {
-		t.Errorf("the timeout starts anew, and nothing else changes (-want +got):\n%s", diff)
+		t.Errorf("the timeout restarts, and nothing else changes (-want +got):\n%s", diff)
 	}
 	if !w.controller.ThawedAt().Equal(now) {
 		t.Errorf("ThawedAt() = %v, want %v", w.controller.ThawedAt(), now)

@@ -73,7 +73,7 @@ func TestBootstrapConfigDataSecretNameIsRebuilt(t *testing.T) {
 		t.Errorf("status %+v, owners %v", status, read(w, dataSecret()).OwnerReferences)
 	}
 	if got := string(read(w, dataSecret()).Data["value"]); got != before {
-		t.Error("the boot data was made anew")
+		t.Error("the boot data was recreated")
 	}
 }
 
@@ -142,7 +142,7 @@ func TestBootstrapConfigSupportForInPlaceChanges(t *testing.T) {
 	change(w, theConfig(), func(c *bootstrapv1.MCMConfig) { c.Spec.UserDataSecretRef.Name = "another" })
 	w.run(configController, "m")
 	if got := string(read(w, dataSecret()).Data["value"]); got != before {
-		t.Errorf("the boot data was made anew:\n%s", got)
+		t.Errorf("the boot data was recreated:\n%s", got)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestBootstrapConfigTokenLivesUntilTheNodeJoins(t *testing.T) {
 		}
 	}
 	if got := string(read(w, dataSecret()).Data["value"]); got != before {
-		t.Error("the boot data was made anew")
+		t.Error("the boot data was recreated")
 	}
 	change(w, theMachine(), func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "m" })
 	w.run(configController, "m")

@@ -211,7 +211,7 @@ func TestClusterKubeconfigRunsNoPrograms(t *testing.T) {
 }
 
 // Where the machines join the management cluster itself, the kubeconfig is made
-// for a ServiceAccount, short-lived, and made anew before it expires.
+// for a ServiceAccount, short-lived, and recreated before it expires.
 func TestClusterKubeconfigIsRegenerated(t *testing.T) {
 	t.Parallel()
 	w := newControlPlane(t, selfHosted)

@@ -243,7 +243,7 @@ func (v validation) check(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// checkMoves: clusterctl move creates the object anew, with its spec and without its status; then
+// checkMoves: clusterctl move recreates the object, with its spec and without its status; then
 // the controller writes the status. Until then, a lost or wrong id can be corrected.
 func checkMoves(t *testing.T, c client.Client) {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 // User is who the autoscaler is in the cluster with the machines.
 const User = "cluster-autoscaler"
 
-// Allow gives User the rights that docs/autoscaler.md says that it needs for an
+// Allow gives User the permissions that docs/autoscaler.md says that it needs for an
 // API group, and no others, and returns a kubeconfig of it.
 func Allow(ctx context.Context, of *cluster.Cluster, cl client.Client, api string) (kubeconfig string, err error) {
 	root, err := cluster.Root()

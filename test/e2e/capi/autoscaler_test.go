@@ -64,7 +64,7 @@ func TestAutoscaler(t *testing.T) {
 		t.Logf("the pod had its node after %s", s.RunExhausted(b, pods, s.see(t, "spare")))
 	})
 	s.T = t
-	m.rights(t)
+	m.permissions(t)
 }
 
 // see returns a group as the autoscaler sees it.

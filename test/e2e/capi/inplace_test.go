@@ -57,8 +57,8 @@ func TestInPlaceUpdates(t *testing.T) {
 	p.failingAgent(t)
 	p.otherSecret(t)
 	p.remove(t)
-	m.rights(t)
-	rights(t, m.Cluster, hooks.namespace+":"+hooks.account)
+	m.permissions(t)
+	permissions(t, m.Cluster, hooks.namespace+":"+hooks.account)
 }
 
 // newGatedManagement is newManagement with the gates that updates in place need.

@@ -75,7 +75,7 @@ func TestKubeadmClouds(t *testing.T) {
 		})
 	}
 	lives.Wait()
-	m.rights(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",
+	m.permissions(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",
 		"capi-kubeadm-control-plane-system:capi-kubeadm-control-plane-manager")
 }
 

@@ -73,7 +73,7 @@ func TestKubeadm(t *testing.T) {
 	for _, failure := range all.Failures() {
 		t.Error(failure)
 	}
-	m.rights(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",
+	m.permissions(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",
 		"capi-kubeadm-control-plane-system:capi-kubeadm-control-plane-manager")
 }
 

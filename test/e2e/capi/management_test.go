@@ -115,7 +115,7 @@ func newManagement(t *testing.T, a assets, ctl clusterctl, more ...string) *mana
 	return m
 }
 
-// selfHosted gives the control plane provider the rights, which are opt-in, that a
+// selfHosted gives the control plane provider the permissions, which are opt-in, that a
 // self-hosted Cluster of a namespace needs.
 func (m *management) selfHosted(t *testing.T, namespace string) {
 	t.Helper()
@@ -145,7 +145,7 @@ func (m *management) startCore(t *testing.T, gates string) {
 	m.core = m.startUpstream(t, "capi-manager", "capi-system", "capi-manager", gates)
 }
 
-// startUpstream starts a manager of Cluster API's with the rights that it ships.
+// startUpstream starts a manager of Cluster API's with the permissions that it ships.
 func (m *management) startUpstream(t *testing.T, program, namespace, account, gates string) *process.Process {
 	t.Helper()
 	webhooks, health, diagnostics := process.PortForTest(t), process.PortForTest(t), process.PortForTest(t)

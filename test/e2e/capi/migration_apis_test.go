@@ -69,7 +69,7 @@ func impatient() []string {
 	}
 }
 
-// startBundles starts one manager for each bundle, with the rights and flags that
+// startBundles starts one manager for each bundle, with the permissions and flags that
 // it ships.
 func (d *bothAPIs) startBundles(t *testing.T) {
 	t.Helper()

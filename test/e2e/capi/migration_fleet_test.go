@@ -48,7 +48,7 @@ func (d *bothAPIs) fleet(t *testing.T) fleet {
 }
 
 // lifeOf is what has happened to a thing in the cloud. A VM that was stopped,
-// started or made anew says so.
+// started or recreated says so.
 func lifeOf(r *sim.Resource) string {
 	text := fmt.Sprintf("%s, made %s by %s, deleting %s, gone %s %s, tags %v", r.Name(), r.Made, r.Account, r.Deleting,
 		r.Gone, r.GoneBy, r.Tags)

@@ -29,7 +29,7 @@ const (
 
 // TestMigration moves three pools of ten machines from the native API to Cluster
 // API and back, with what else people have beside them, and scales and rolls them
-// on each side. Managers run with the flags and rights that the bundles ship.
+// on each side. Managers run with the flags and permissions that the bundles ship.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	a := require(t)
@@ -93,8 +93,8 @@ func TestMigration(t *testing.T) {
 	})
 	step(t, "life on the native API", func(t *testing.T) { nativeLife(t, pools) })
 	odd.shrink(t)
-	d.rights(t)
-	rights(t, d.Cluster, nativeProvider().namespace+":"+nativeProvider().account)
+	d.permissions(t)
+	permissions(t, d.Cluster, nativeProvider().namespace+":"+nativeProvider().account)
 }
 
 // step is a subtest without which the next ones mean nothing.

@@ -63,7 +63,7 @@ func TestRealGuests(t *testing.T) {
 	g.resize(t, "kubeadm", 0)
 	g.replaced(t)
 	g.end(t)
-	m.rights(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager")
+	m.permissions(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager")
 	t.Logf("%6.1f s  everything", time.Since(began).Seconds())
 }
 

@@ -57,7 +57,7 @@ func TestRealControlPlane(t *testing.T) {
 	if members := k.octavia.Members(apiServerPool); len(members) > 0 {
 		t.Errorf("the load balancer still has members %+v", members)
 	}
-	m.rights(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",
+	m.permissions(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",
 		"capi-kubeadm-control-plane-system:capi-kubeadm-control-plane-manager")
 	t.Logf("%6.1f s  everything", time.Since(began).Seconds())
 }

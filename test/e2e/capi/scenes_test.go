@@ -33,7 +33,7 @@ func TestClusterAPI(t *testing.T) {
 			classLife(t, class)
 		})
 	})
-	m.rights(t)
+	m.permissions(t)
 }
 
 func externalLife(t *testing.T, p *pool) {
@@ -54,8 +54,8 @@ func externalLife(t *testing.T, p *pool) {
 	moved.until(t, "one more worker after the move", moved.settled(2))
 	moved.unfinished(t, 6)
 	moved.remove(t)
-	to.rights(t)
-	rights(t, p.nodes.Cluster, "kube-system:capmcm-workload")
+	to.permissions(t)
+	permissions(t, p.nodes.Cluster, "kube-system:capmcm-workload")
 }
 
 func ownLife(t *testing.T, p *pool) {
@@ -85,9 +85,9 @@ func (p *pool) described(t *testing.T) {
 	t.Log("\n" + out)
 }
 
-// rights: the API server has refused nothing to ServiceAccounts: those of the
+// permissions: the API server has refused nothing to ServiceAccounts: those of the
 // bundles, core's, and those of kubeconfigs of workload clusters.
-func rights(t *testing.T, of *cluster.Cluster, users ...string) {
+func permissions(t *testing.T, of *cluster.Cluster, users ...string) {
 	t.Helper()
 	entries, err := of.Audit().Since(0, func(e audit.Entry) bool {
 		return strings.HasPrefix(e.User, "system:serviceaccount:")
@@ -98,7 +98,7 @@ func rights(t *testing.T, of *cluster.Cluster, users ...string) {
 	seen := map[string]bool{}
 	for _, e := range entries {
 		seen[e.User] = true
-		// A self-hosted Cluster's account loses its rights with its control plane, a
+		// A self-hosted Cluster's account loses its permissions with its control plane, a
 		// moment before the connections that probe the API server end.
 		probe := e.Target() == "/" && strings.Contains(e.User, ":mcm-")
 		if e.Code == http.StatusForbidden && !probe {
@@ -112,12 +112,12 @@ func rights(t *testing.T, of *cluster.Cluster, users ...string) {
 	}
 }
 
-// rights of all that runs in a management cluster, and more.
-func (m *management) rights(t *testing.T, more ...string) {
+// permissions of all that runs in a management cluster, and more.
+func (m *management) permissions(t *testing.T, more ...string) {
 	t.Helper()
 	users := append([]string{"capi-system:capi-manager"}, more...)
 	for _, p := range providers() {
 		users = append(users, p.namespace+":"+p.account)
 	}
-	rights(t, m.Cluster, users...)
+	permissions(t, m.Cluster, users...)
 }

@@ -50,7 +50,7 @@ func TestTutorial(t *testing.T) {
 	var said string
 	for i, block := range blocks[1:] {
 		if i == len(blocks)-2 {
-			m.rights(t) // the last block removes the providers, whose managers go on here
+			m.permissions(t) // the last block removes the providers, whose managers go on here
 		}
 		said += reader.run(t, block[1])
 		if i == 0 {

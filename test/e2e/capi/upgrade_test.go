@@ -49,7 +49,7 @@ func TestUpgrade(t *testing.T) {
 	p.scale(t, 3)
 	p.until(t, "one more worker after the upgrade", p.settled(3))
 	p.remove(t)
-	m.rights(t)
+	m.permissions(t)
 }
 
 // previous returns the assets of the previous release: its manager, and a

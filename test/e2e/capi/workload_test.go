@@ -26,7 +26,7 @@ func endpoint(t *testing.T, s *stack.Stack) (host, port string) {
 }
 
 // externalKubeconfig gives the Cluster a kubeconfig of its control plane, with
-// the rights that the control plane provider publishes and no more.
+// the permissions that the control plane provider publishes and no more.
 func (p *pool) externalKubeconfig(t *testing.T) {
 	t.Helper()
 	externalKubeconfig(t, p.m, p.nodes.Cluster, p.nodes.Client, p.namespace, p.name)

@@ -31,7 +31,7 @@ import (
 const namespace = "machines"
 
 // TestChart: Helm installs what a release's manifests install, the manager of the
-// image makes machines with the rights that the chart gives it, and machines
+// image makes machines with the permissions that the chart gives it, and machines
 // outlive an upgrade and an uninstallation.
 func TestChart(t *testing.T) {
 	t.Parallel()
@@ -172,7 +172,7 @@ func arguments(t *testing.T, cl client.Client) []string {
 }
 
 // startManager starts the manager from the image's file system, with the arguments
-// of its Deployment and the rights of its ServiceAccount.
+// of its Deployment and the permissions of its ServiceAccount.
 func startManager(t *testing.T, r release, s *stack.Stack) *process.Process {
 	t.Helper()
 	dir, port, other := t.TempDir(), process.PortForTest(t), process.PortForTest(t)

@@ -1,6 +1,6 @@
 """run_neutron.py: Neutron's server, which loads collections as its releases since 2024.2 do.
 
-Before, its models ask for subqueries, which SQLAlchemy makes anew for each request
+Before, its models ask for subqueries, which SQLAlchemy makes again for each request
 (bug 2067770 of Neutron). What is loaded is the same.
 """
 import sys

@@ -118,7 +118,7 @@ func mcmNoSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer
 }
 
 // vmStays: the VM of an MCMMachine is ended only when that is being deleted, or was when
-// the reconcile began: clusterctl creates it anew in the target of a move.
+// the reconcile began: clusterctl recreates it in the target of a move.
 func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !c.ended(before, now) || w == nil {
 		return nil

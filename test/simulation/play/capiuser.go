@@ -47,7 +47,7 @@ func (w *World) scaleWorkers(e Event) {
 
 func (w *World) rollWorkers(e Event) {
 	name := className(int(e.N >> 4 % classes))
-	// Only templates that are in use move with the Cluster; the others are made anew.
+	// Only templates that are in use move with the Cluster; the others are recreated.
 	if h := w.clusterHome(); h != nil {
 		if _, found := find[*infrav1.MCMMachineTemplate](h.server, name); !found {
 			w.createAt(h.server, w.machineTemplate(name))
@@ -158,7 +158,7 @@ func (w *World) retain(e Event) {
 	w.deleteWorker(e)
 }
 
-// deleteCluster deletes the Cluster, and mostly makes it anew later.
+// deleteCluster deletes the Cluster, and mostly recreates it later.
 func (w *World) deleteCluster(e Event) {
 	h := w.clusterHome()
 	if h == nil || w.away > 0 {

@@ -14,7 +14,7 @@ import (
 
 const schedulerName = "scheduler"
 
-// workload is what runs on the nodes: a number of pods that are made anew
+// workload is what runs on the nodes: a number of pods that are recreated
 // wherever there is a node for them.
 type workload struct {
 	wanted     int

@@ -48,7 +48,7 @@ func (w *World) rest(end time.Time) {
 	w.quiet(before)
 }
 
-// restart has every manager begin anew, with new caches and no memory: they look
+// restart has every manager start over, with new caches and no memory: they look
 // at everything once.
 func (w *World) restart() {
 	for _, p := range slices.Clone(w.processes) {
@@ -205,11 +205,11 @@ func (w *World) inspect() {
 }
 
 // quiet checks that nothing was written for a long time in which nothing happened
-// but that all managers began anew.
+// but that all managers started over.
 func (w *World) quiet(before int) {
 	if w.broken == nil && w.writes != before {
 		w.violate("QuietAtRest", fmt.Errorf("%d requests to write in %s in which nothing happened but that the managers "+
-			"began anew", w.writes-before, quietFor))
+			"started over", w.writes-before, quietFor))
 	}
 }
 

@@ -200,7 +200,7 @@ func (w *World) priority(e Event) {
 	})
 }
 
-// deleteDeployment deletes a deployment and later makes it anew.
+// deleteDeployment deletes a deployment and later recreates it.
 func (w *World) deleteDeployment(e Event) {
 	i := int(e.N) % len(w.plan.Pools)
 	key := types.NamespacedName{Namespace: namespace, Name: poolName(i)}

@@ -66,7 +66,7 @@ const showState = () => {
   warn([...(state.error ? [failure] : []), ...unread].join("\n"));
 };
 
-// refresh asks for the state, and shows the view anew where it is another one. Selected text stays.
+// refresh asks for the state, and redraws the view where it is another one. Selected text stays.
 const refresh = async () => {
   try {
     const before = state && state.time;

@@ -171,8 +171,8 @@ func checkToken(secret *corev1.Secret, want string) error {
 	case value("usage-bootstrap-authentication") != "true" || value("usage-bootstrap-signing") != "true":
 		return errors.New("bootstrap token: not meant for joining")
 	case value("auth-extra-groups") != nodeGroup:
-		return fmt.Errorf("bootstrap token: its group is %q, and kubeadm grants rights to %s", value("auth-extra-groups"),
-			nodeGroup)
+		return fmt.Errorf("bootstrap token: its group is %q, and kubeadm grants permissions to %s",
+			value("auth-extra-groups"), nodeGroup)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// account is who the Deployment in config/manager runs as: an own manager needs the same rights.
+	// account is who the Deployment in config/manager runs as: an own manager needs the same permissions.
 	account   = "system:serviceaccount:machine-controller-manager:machine-controller-manager"
 	namespace = "machine-controller-manager"
 	key       = "key-of-the-journey"
