@@ -21,7 +21,9 @@ const (
 // although nothing records that: a restore of the API server, or a new object of the same name,
 // has lost the record. The token of an attempt proves only that the class of that attempt made
 // nothing, so an owner with several classes is looked up in the place of each of them, once
-// before this process asks for its VM, and again where the number of its attempt goes back.
+// before this process asks for its VM, and again where the number of its attempt goes back. A class
+// whose credentials the cloud refuses does not keep machines from the others, but as long as it
+// shows nothing it is looked at again.
 func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolved) (cloud.VM, bool, error) {
 	attempt, _ := o.Attempt()
 	if o.Ref().ProviderID != "" || e.asked(o.Ref().OwnerID, attempt) {
@@ -31,8 +33,13 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolv
 	if err != nil || len(others) == 0 {
 		return cloud.VM{}, false, err
 	}
+	unseen := false
 	for _, one := range places(append([]class.Resolved{own}, others...)) {
 		found, with, err := e.lookUpOwnToo(ctx, o, own, one)
+		if refusesLookUp(err) && one.Place() != own.Place() {
+			unseen = true
+			continue
+		}
 		if err != nil {
 			return cloud.VM{}, false, err
 		}
@@ -44,7 +51,7 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolv
 			return found, true, e.adoptForgotten(ctx, o, own, with)
 		}
 	}
-	e.update(o.Ref().OwnerID, func(n *memory) { n.attempt = attempt })
+	e.update(o.Ref().OwnerID, func(n *memory) { n.attempt, n.unseen = attempt, unseen })
 	return cloud.VM{}, false, nil
 }
 
@@ -79,25 +86,31 @@ func places(classes []class.Resolved) []class.Resolved {
 }
 
 // asked reports whether this process has asked for the VM, or looked for it, in that attempt or
-// an earlier one.
+// an earlier one, and no class has refused the look.
 func (e *Engine) asked(ownerID string, attempt int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	last := e.memories[ownerID].attempt
-	return last > 0 && last <= attempt
+	n := e.memories[ownerID]
+	return n.attempt > 0 && n.attempt <= attempt && !n.unseen
 }
 
-// lookUp returns the owner's VM as one class shows it, or the zero VM. A class whose credentials
-// the cloud refuses has nothing to show; a cloud that does not answer is an error.
+// lookUp returns the owner's VM as one class shows it, or the zero VM. A cloud that does not answer, or
+// refuses, is an error.
 func (e *Engine) lookUp(ctx context.Context, o Owner, with class.Resolved) (cloud.VM, error) {
 	found, err := e.Get(ctx, substituted{o, with})
-	switch code := cloud.CodeOf(err); {
+	switch {
 	case err == nil:
 		return found, nil
-	case code == cloud.NotFound, code == cloud.Denied, code == cloud.Invalid:
+	case cloud.CodeOf(err) == cloud.NotFound:
 		return cloud.VM{}, nil
 	}
 	return cloud.VM{}, fmt.Errorf("look for a VM from MachineClass %s: %w", with.Object.Name, err)
+}
+
+// refusesLookUp reports whether a look-up has failed until a user corrects class or credentials.
+func refusesLookUp(err error) bool {
+	code := cloud.CodeOf(err)
+	return code == cloud.Denied || code == cloud.Invalid
 }
 
 // stillGoing is why a VM is not asked for: one of the owner's id is still being deleted.
@@ -135,6 +148,9 @@ func (e *Engine) Adopt(ctx context.Context, o Owner) (bool, error) {
 		return false, err
 	}
 	found, err := e.lookUp(ctx, o, resolved)
+	if refusesLookUp(err) {
+		return false, nil // removing what the class made fails, too, and says so
+	}
 	if err != nil || !e.outlivesRefusal(found) {
 		return false, err
 	}

@@ -89,3 +89,43 @@ func TestForgottenVMInAnyState(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedLooksAreRepeated: a class whose credentials the cloud refuses may have made the VM, as before a
+// restore of the API server. The others are used meanwhile, but nothing is asked for while the own one is
+// refused, and the VM is found as soon as the credentials are back.
+func TestRefusedLooksAreRepeated(t *testing.T) {
+	t.Parallel()
+	denied := cloud.Errorf(cloud.Denied, "get VM", "Unauthorized", "the key is not valid")
+	there := cloud.VM{ID: "vm-1", ProviderID: "sim:///sim-1/vm-1", OwnerID: "owner", State: cloud.StateRunning}
+	env := newLifeEnv(t)
+	o := env.object
+	var ownErr, otherErr error = denied, denied
+	own, other := o.class, elsewhere(o.class)
+	own.Account = func(context.Context) (cloud.Account, error) {
+		return &account{get: func(r cloud.Ref) (cloud.VM, error) {
+			if ownErr != nil {
+				return cloud.VM{}, ownErr
+			}
+			return notFound(r)
+		}}, nil
+	}
+	other.Account = func(context.Context) (cloud.Account, error) {
+		return &account{get: func(cloud.Ref) (cloud.VM, error) { return there, otherErr }}, nil
+	}
+	o.class, o.others = own, []class.Resolved{other}
+	look := func() (bool, error) {
+		_, ok, err := env.engine.findUnrecordedVM(t.Context(), o, own)
+		return ok, err
+	}
+	if ok, err := look(); ok || cloud.CodeOf(err) != cloud.Denied {
+		t.Errorf("all are refused: got %v, %v, want the refusal", ok, err)
+	}
+	ownErr = nil
+	if ok, err := look(); ok || err != nil {
+		t.Errorf("the other class is refused: got %v, %v, want to go on with the own one", ok, err)
+	}
+	otherErr = nil
+	if _, err := look(); cloud.CodeOf(err) != cloud.TokenUsed || len(o.steps) != 1 || o.steps[0] != "class "+other.Object.Name {
+		t.Errorf("the credentials are back: got %v, recorded %v, want the class that shows the VM", err, o.steps)
+	}
+}

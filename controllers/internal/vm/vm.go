@@ -52,6 +52,7 @@ type memory struct {
 	absent  string    // the providerID of which a deletion has found nothing from the start
 	attempt int       // the latest one that was asked for, or looked for, here
 	refused int       // the attempt whose refusal the cloud would repeat for ever
+	unseen  bool      // a class has refused the look for a VM that nothing records
 	left    bool      // it has left its load balancers, as far as its deletion waits for that
 	logged  logged
 
