@@ -177,3 +177,32 @@ func TestUnansweredDeletion(t *testing.T) {
 		})
 	}
 }
+
+// TestUnansweredDeletionIsTakenBack: the MachineDeployment has been scaled out since the request without an
+// answer, and its set not yet. The request is not repeated.
+func TestUnansweredDeletionIsTakenBack(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, rolling(0), newMember("a"), newMember("b"), newSet(1, owned))
+	d := harness.Get[machinev1.MachineDeployment](env.Cluster, client.ObjectKey{Namespace: namespace, Name: "pool"})
+	scale := func(replicas int32) {
+		d.Spec.Replicas = replicas
+		env.Must(env.Raw.Update(t.Context(), d))
+	}
+	scale(1)
+	env.Fault = func(r harness.Request) error {
+		if r.Verb == "delete" {
+			return errBoom
+		}
+		return nil
+	}
+	_, _ = env.reconcile()
+	if env.sent("delete") != 1 {
+		t.Fatalf("%d deletions were asked for, want 1", env.sent("delete"))
+	}
+	env.Fault = nil
+	scale(2)
+	_, _ = env.reconcile()
+	if alive := env.alive(); len(alive) != 2 {
+		t.Errorf("alive are %v, want both", alive)
+	}
+}

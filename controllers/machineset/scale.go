@@ -82,7 +82,8 @@ func (c *Controller) findSurplus(ctx context.Context, s *scope) ([]*machinev1.Ma
 		return nil, nil
 	}
 	if asked := s.deletesInFlight(candidates); len(asked) > 0 {
-		return asked[:min(count, len(asked))], nil // whatever their rank is now: the request is only repeated
+		// Whatever their rank is now, the request is only repeated, if it is still to be.
+		return c.keepAvailable(ctx, s, asked, min(count, len(asked)), machines)
 	}
 	ranking := rollout.Ranking{Now: s.now, Chosen: s.requestedDeletions()}
 	if names, err := fallback.ClassesOfSet(ctx, c.Client, s.set); err != nil {
