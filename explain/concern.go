@@ -36,8 +36,8 @@ const (
 
 // concerns are all that a row of the table may have.
 var concerns = []Concern{
-	None, Progress, Spec, ClassField, SecretKey, Credentials, Quota, Capacity, Rate, Cloud, Addresses, APIServer, Permissions,
-	Boot, Join, Health, Drain, Volume, Hold, Freeze, Outage, Paused, Order, Manager,
+	None, Progress, Spec, ClassField, SecretKey, Credentials, Quota, Capacity, Rate, Cloud, Addresses, APIServer,
+	Permissions, Boot, Join, Health, Drain, Volume, Hold, Freeze, Outage, Paused, Order, Manager,
 }
 
 func (c Concern) valid() bool { return slices.Contains(concerns, c) }

@@ -36,9 +36,10 @@ type domains struct {
 const adoptionTime = 2 * time.Minute
 
 // domainsOf finds which failure domains of the spec a MachineClass of the Cluster's
-// templates can honour; one for the control plane, a class of that. While a class is not known, or a young template has no owner, those
-// that were offered stay: that a class cannot be read for a moment, or that Cluster API has
-// adopted the template of the workers first, is no reason to place machines elsewhere.
+// templates can honour; one for the control plane, a class of that. While a class is not
+// known, or a young template has no owner, those that were offered stay: that a class cannot
+// be read for a moment, or that Cluster API has adopted the template of the workers first, is
+// no reason to place machines elsewhere.
 func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
 	found := domains{offered: f.object.Spec.DeepCopy().FailureDomains}
 	if len(found.offered) == 0 {

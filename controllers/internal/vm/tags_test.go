@@ -135,7 +135,8 @@ func TestUpdateTags(t *testing.T) {
 			env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
 			o := &tagOwner{object: env.object, record: tc.record, fails: tc.fails}
 			u, err := env.engine.UpdateTags(t.Context(), o, time.Time{})
-			if !errors.Is(err, tc.wantErr) || (err == nil) != (tc.wantErr == nil) || u.None != (tc.err != unavailable && err == nil) {
+			done := err == nil && tc.err != unavailable
+			if !errors.Is(err, tc.wantErr) || (err == nil) != (tc.wantErr == nil) || u.None != done {
 				t.Errorf("%s\ngot %+v, error %v, want error %v", tc.reason, u, err, tc.wantErr)
 			}
 			var want []string
