@@ -135,7 +135,7 @@ func TestUpdateTags(t *testing.T) {
 			env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
 			o := &tagOwner{object: env.object, record: tc.record, fails: tc.fails}
 			u, err := env.engine.UpdateTags(t.Context(), o, time.Time{})
-			done := err == nil && tc.err != unavailable
+			done := err == nil && cloud.CodeOf(tc.err) != cloud.Unavailable
 			if !errors.Is(err, tc.wantErr) || (err == nil) != (tc.wantErr == nil) || u.None != done {
 				t.Errorf("%s\ngot %+v, error %v, want error %v", tc.reason, u, err, tc.wantErr)
 			}

@@ -35,24 +35,33 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolv
 	}
 	unseen := false
 	for _, one := range places(append([]class.Resolved{own}, others...)) {
-		found, with, err := e.lookUpOwnToo(ctx, o, own, one)
+		found, ok, err := e.findWith(ctx, o, own, one)
 		if refusesLookUp(err) && one.Place() != own.Place() {
 			unseen = true
 			continue
 		}
-		if err != nil {
-			return cloud.VM{}, false, err
-		}
-		if found.State == cloud.StateDeleting {
-			return cloud.VM{}, false, stillGoing(found)
-		}
-		if e.adoptable(o, found) {
-			found.RetryAfter = max(found.RetryAfter, adoptedRetry)
-			return found, true, e.adoptForgotten(ctx, o, own, with)
+		if ok || err != nil {
+			return found, ok, err
 		}
 	}
 	e.update(o.Ref().OwnerID, func(n *memory) { n.attempt, n.unseen = attempt, unseen })
 	return cloud.VM{}, false, nil
+}
+
+// findWith is findUnrecordedVM with one class.
+func (e *Engine) findWith(ctx context.Context, o Owner, own, one class.Resolved) (cloud.VM, bool, error) {
+	found, with, err := e.lookUpOwnToo(ctx, o, own, one)
+	if err != nil {
+		return cloud.VM{}, false, err
+	}
+	if found.State == cloud.StateDeleting {
+		return cloud.VM{}, false, stillGoing(found)
+	}
+	if !e.adoptable(o, found) {
+		return cloud.VM{}, false, nil
+	}
+	found.RetryAfter = max(found.RetryAfter, adoptedRetry)
+	return found, true, e.adoptForgotten(ctx, o, own, with)
 }
 
 // lookUpOwnToo is lookUp, and returns the class that shows the VM. Two places may be one account of
