@@ -10,25 +10,22 @@ import (
 // asked to have during an update in place, and whether machines that are
 // updated may move to it.
 //
-// A set that is larger already shrinks as far as availability allows.
 // It never grows for a machine that could be updated instead: only by what the
-// old sets lack, and to all replicas once they have none. It gets the surge when it is
-// created, which creating says, and where no machine may be taken out for its update
-// without it: a set that comes back after a rollback, or a surge that was lost.
+// old sets lack, and to all replicas once they have none. creating is true if the
+// set does not exist yet: then it gets the surge.
 func InPlaceReplicas(b Bounds, newSet Set, old []Set, creating bool) (size int, transfer bool) {
 	kept := sum(old, expected)
 	switch {
 	case newSet.Spec == b.Replicas:
 		return newSet.Spec, false
 	case newSet.Spec > b.Replicas:
-		return max(b.Replicas, newSet.Spec-dispensable(b, newSet)), false
+		return b.Replicas, false
 	case kept == 0:
 		return b.Replicas, false
 	case kept+newSet.Spec < b.Replicas:
 		return b.Replicas - kept, false
-	case b.Surge > 0 && (creating || kept+newSet.Spec <= b.MinAvailable()):
-		size = NewReplicas(b, newSet, old)
-		return size, size == newSet.Spec
+	case creating && b.Surge > 0:
+		return NewReplicas(b, newSet, old), false
 	}
 	return newSet.Spec, true
 }
