@@ -21,10 +21,7 @@ type domains struct {
 	offered []clusterv1.FailureDomain
 	refused []string // names of those that no class of the Cluster is known to honour
 	classes []string // names of the classes, sorted
-	// controlPlane are those of them that machines of the control plane may have, and asked those that
-	// could not honour a refused one; sorted.
-	controlPlane, asked []string
-	unknown             string // why not all classes are known; empty if they are
+	unknown string   // why not all classes are known; empty if they are
 	// free are the names of young templates that Cluster API may give the Cluster yet; none if they count already.
 	free []string
 	// adopting is how long they are waited for.
@@ -36,10 +33,9 @@ type domains struct {
 const adoptionTime = 2 * time.Minute
 
 // domainsOf finds which failure domains of the spec a MachineClass of the Cluster's
-// templates can honour; one for the control plane, a class of that. While a class is not
-// known, or a young template has no owner, those that were offered stay: that a class cannot
-// be read for a moment, or that Cluster API has adopted the template of the workers first, is
-// no reason to place machines elsewhere.
+// templates can honour. While a class is not known, or a young template has no owner, those
+// that were offered stay: that a class cannot be read for a moment, or that Cluster API has
+// adopted the template of the workers first, is no reason to place machines elsewhere.
 func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
 	found := domains{offered: f.object.Spec.DeepCopy().FailureDomains}
 	if len(found.offered) == 0 {
@@ -50,32 +46,22 @@ func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
 		return found, err
 	}
 	found.offered = slices.DeleteFunc(found.offered, func(d clusterv1.FailureDomain) bool {
-		names := found.classes
-		if forControlPlane(d) {
-			names = found.controlPlane
-		}
-		takes := slices.ContainsFunc(names, func(name string) bool {
-			class, known := classes[name]
-			return known && class.TakesZone(d.Name)
-		})
+		takes := slices.ContainsFunc(classes, func(class cloud.Class) bool { return class.TakesZone(d.Name) })
 		was := slices.ContainsFunc(f.object.Status.FailureDomains, func(o clusterv1.FailureDomain) bool {
 			return o.Name == d.Name
 		})
 		if takes || was && (found.unknown != "" || len(found.free) > 0) {
 			return false
 		}
-		found.refused, found.asked = append(found.refused, d.Name), append(found.asked, names...)
+		found.refused = append(found.refused, d.Name)
 		return true
 	})
-	slices.Sort(found.asked)
-	found.asked = slices.Compact(found.asked)
 	return found, nil
 }
 
-// classesOf returns the classes of the Cluster's templates that can be read, by name, and records
+// classesOf returns the classes of the Cluster's templates that can be read, and records
 // the names of all, and why one is not known.
-func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (map[string]cloud.Class, error) {
-	classes := map[string]cloud.Class{}
+func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (classes []cloud.Class, err error) {
 	if err := c.findClassNames(ctx, f, found); err != nil {
 		return nil, err
 	}
@@ -92,7 +78,7 @@ func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (m
 		case resolved.Driver == nil:
 			found.unknown = fmt.Sprintf("provider of MachineClass %s is not known; correct it", name)
 		default:
-			classes[name] = resolved.Class
+			classes = append(classes, resolved.Class)
 		}
 	}
 	return classes, nil
@@ -119,63 +105,18 @@ func (c *Controller) findClassNames(ctx context.Context, f *facts, found *domain
 	if len(ours) == 0 {
 		ours, unowned = unowned, nil
 	}
+	for _, o := range ours {
+		found.classes = append(found.classes, o.Spec.Template.Spec.MachineClassRef.Name)
+	}
 	for _, o := range unowned {
 		if left := adoptionTime - f.now.Sub(o.CreationTimestamp.Time); left > 0 {
 			found.free, found.adopting = append(found.free, o.Name), max(found.adopting, left)
 		}
 	}
+	slices.Sort(found.classes)
+	found.classes = slices.Compact(found.classes)
 	slices.Sort(found.free)
-	return c.recordClassNames(ctx, f, found, ours)
-}
-
-// recordClassNames records the names of the classes of templates, and those of the control plane: of the
-// templates that no MachineDeployment uses, or of all if there is no such one and none can follow,
-// as where the machines of the control plane are not ours.
-func (c *Controller) recordClassNames(ctx context.Context, f *facts, found *domains,
-	templates []*infrav1.MCMMachineTemplate,
-) error {
-	workers, err := c.templatesOfWorkers(ctx, f)
-	if err != nil {
-		return err
-	}
-	for _, o := range templates {
-		name := o.Spec.Template.Spec.MachineClassRef.Name
-		found.classes = append(found.classes, name)
-		if !workers[o.Name] {
-			found.controlPlane = append(found.controlPlane, name)
-		}
-	}
-	for _, names := range []*[]string{&found.classes, &found.controlPlane} {
-		slices.Sort(*names)
-		*names = slices.Compact(*names)
-	}
-	switch {
-	case len(found.controlPlane) > 0 || len(found.classes) == 0:
-	case len(found.free) > 0:
-		found.unknown = fmt.Sprintf("no MCMMachineTemplate of the control plane of Cluster %s is known", f.cluster.Name)
-	default:
-		found.controlPlane = found.classes
-	}
 	return nil
-}
-
-// templatesOfWorkers returns the names of the templates that MachineDeployments of the Cluster use. They
-// are read only where it matters, which is rare, and not cached for that.
-func (c *Controller) templatesOfWorkers(ctx context.Context, f *facts) (map[string]bool, error) {
-	used := map[string]bool{}
-	if !slices.ContainsFunc(f.object.Spec.FailureDomains, forControlPlane) {
-		return used, nil
-	}
-	var list clusterv1.MachineDeploymentList
-	err := c.Live.List(ctx, &list, client.InNamespace(f.object.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: f.cluster.Name})
-	if err != nil {
-		return nil, fmt.Errorf("list MachineDeployments of Cluster %s: %w", f.cluster.Name, err)
-	}
-	for i := range list.Items {
-		used[list.Items[i].Spec.Template.Spec.InfrastructureRef.Name] = true
-	}
-	return used, nil
 }
 
 // isUnowned reports whether o belongs to no Cluster and no ClusterClass.
@@ -193,7 +134,7 @@ func (d domains) condition() metav1.Condition {
 	}
 	c.Status, c.Reason = metav1.ConditionFalse, infrav1.ReasonZoneNotInClass
 	c.Message = fmt.Sprintf("spec.failureDomains %s not offered: MachineClasses %s cannot place VMs there; "+
-		"add the zones to a class, or remove them here", strings.Join(d.refused, ", "), strings.Join(d.asked, ", "))
+		"add the zones to a class, or remove them here", strings.Join(d.refused, ", "), strings.Join(d.classes, ", "))
 	if d.unknown != "" {
 		c.Reason = infrav1.ReasonClassNotKnown
 		c.Message = fmt.Sprintf("spec.failureDomains %s not offered: %s (checked again when it changes)",

@@ -61,22 +61,6 @@ func anywhere(c *machinev1.MachineClass) *machinev1.MachineClass {
 	return c
 }
 
-// ofControlPlane lets machines of the control plane choose the failure domains.
-func ofControlPlane(o *infrav1.MCMCluster) {
-	for i := range o.Spec.FailureDomains {
-		o.Spec.FailureDomains[i].ControlPlane = new(true)
-	}
-}
-
-// workers is a MachineDeployment of the Cluster that uses a template.
-func workers(template string) *clusterv1.MachineDeployment {
-	d := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
-		Name: template, Namespace: namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
-	}}
-	d.Spec.Template.Spec.InfrastructureRef.Name = template
-	return d
-}
-
 func TestFailureDomains(t *testing.T) {
 	t.Parallel()
 	const offered = "True Offered: "
@@ -172,33 +156,6 @@ func TestFailureDomains(t *testing.T) {
 			[]string{"a"},
 			"False ClassNotKnown: spec.failureDomains b not offered: MachineClass c2 does not exist; create it (checked " +
 				"again when it changes)",
-		},
-		"ControlPlane": {
-			"Only the workers' class takes any zone, and the control plane's machines are not of it.",
-			object(ofControlPlane),
-			[]client.Object{
-				template("t1", "c1", "c1"), classIn("c1", "a"), template("t2", "c2", "c1"), anywhere(classIn("c2", "z")),
-				workers("t2"),
-			},
-			[]string{"a"},
-			"False ZoneNotInClass: spec.failureDomains b not offered: MachineClasses c1 cannot place VMs there; " +
-				"add the zones to a class, or remove them here",
-		},
-		"ControlPlaneElsewhere": {
-			"All templates are of workers, so the control plane's machines are not ours.", object(ofControlPlane),
-			[]client.Object{template("t2", "c2", "c1"), anywhere(classIn("c2", "z")), workers("t2")},
-			[]string{"a", "b"},
-			offered,
-		},
-		"ControlPlaneFollows": {
-			"The workers' template is adopted first, and its class says nothing of the control plane.",
-			object(ofControlPlane),
-			[]client.Object{
-				template("t2", "c2", "c1"), anywhere(classIn("c2", "z")), workers("t2"), young("t1", "c1"), classIn("c1", "a"),
-			},
-			nil,
-			"False ClassNotKnown: spec.failureDomains a, b not offered: no MCMMachineTemplate of the control plane of " +
-				"Cluster c1 is known (checked again when it changes)",
 		},
 		"None": {
 			"Nothing is offered unasked.", object(none),

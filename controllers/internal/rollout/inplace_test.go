@@ -43,7 +43,7 @@ func TestInPlaceReplicas(t *testing.T) {
 			false,
 			5, false,
 		},
-		"OldLost": {"An old machine that broke is made anew.", Bounds{5, 0, 1}, at(2), []Set{at(2)}, false, 3, false},
+		"OldLost": {"An old machine that broke is recreated.", Bounds{5, 0, 1}, at(2), []Set{at(2)}, false, 3, false},
 		"OldEmpty": {
 			"With nothing left to update the rest is made.",
 			Bounds{5, 0, 1},
