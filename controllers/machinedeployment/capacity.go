@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -184,10 +185,13 @@ func (c *Controller) deploymentsOfClass(ctx context.Context, o client.Object) []
 	return keys
 }
 
-// nodeTemplateChanged lets through updates that change the node template of a class.
-func nodeTemplateChanged(e event.UpdateEvent) bool {
+// classChanged lets through updates of a class that change the capacity of its nodes, or whether
+// machines can have it in place of another class.
+func classChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*machinev1.MachineClass), e.ObjectNew.(*machinev1.MachineClass)
-	return !apiequality.Semantic.DeepEqual(before.NodeTemplate, after.NodeTemplate)
+	return !apiequality.Semantic.DeepEqual(before.NodeTemplate, after.NodeTemplate) ||
+		!bytes.Equal(before.ProviderSpec.Raw, after.ProviderSpec.Raw) || before.Provider != after.Provider ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 }
 
 // reportProviderIDForm sets the condition about the form of the machines'

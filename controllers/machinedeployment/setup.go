@@ -47,7 +47,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.own.Foreign()))).
 		Watches(&machinev1.MachineSet{}, batch.Enqueue(requestsOf(c.deploymentsOfSet))).
 		Watches(&machinev1.MachineClass{}, batch.Enqueue(requestsOf(c.deploymentsOfClass)),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeTemplateChanged})).
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: classChanged})).
 		Watches(&machinev1.Machine{}, batch.Enqueue(requestsOf(c.deploymentsOfMachine)),
 			builder.WithPredicates(predicate.Funcs{
 				CreateFunc: func(event.CreateEvent) bool { return false }, // its set reports it
