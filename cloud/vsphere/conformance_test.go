@@ -271,7 +271,7 @@ func errorRows() []cloudtest.ErrorRow {
 
 var header = regexp.MustCompile(`(?s)^.*?<Body[^>]*>(.*)</Body>.*$`)
 
-// changing is what the simulator recreates up each time.
+// changing is what the simulator makes up each time.
 var changing = regexp.MustCompile(`\b(changeVersion|macAddress|urn:vmomi:InventoryServiceTag:)(?: \S+|[^":]+)`)
 
 // normalize returns a SOAP call as indented XML without namespaces, and a REST call as it
