@@ -25,15 +25,14 @@ func (w *world) updateInPlace(current *rollout.Set, old []rollout.Set) {
 	if size != current.Spec {
 		w.resize(w.current, size)
 	}
+	keep := rollout.InPlaceKeep(w.bounds, *current, old)
+	for i, m := range w.olds() {
+		if keep[i] != old[i].Spec {
+			w.resize(m, keep[i])
+		}
+	}
 	if transfer {
 		w.transfer()
-	}
-	if int(w.current.set.Spec.Replicas) == w.bounds.Replicas {
-		for _, m := range w.olds() {
-			if m.set.Spec.Replicas > 0 {
-				w.resize(m, 0)
-			}
-		}
 	}
 	w.selectNext()
 }

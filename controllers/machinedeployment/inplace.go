@@ -74,8 +74,8 @@ func (s *scope) countMoved() {
 	}
 }
 
-// resizeInPlace scales the new set, or moves machines to it. When it has all that
-// are wanted, the old sets are scaled to zero.
+// resizeInPlace scales the new set, or moves machines to it. Once it is asked for all replicas, old
+// sets shrink as far as availability allows.
 func (s *scope) resizeInPlace(ctx context.Context) error {
 	newSet, old := s.setViews()
 	size, transfer := rollout.InPlaceReplicas(s.bounds, *newSet, old, false)
@@ -87,12 +87,10 @@ func (s *scope) resizeInPlace(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.newSet.desired.Spec.Replicas != s.d.Spec.Replicas {
-		return nil
-	}
-	for _, o := range s.oldSets() {
-		if o.desired.Spec.Replicas > 0 {
-			s.resize(o, 0)
+	keep := rollout.InPlaceKeep(s.bounds, *newSet, old)
+	for i, o := range s.oldSets() {
+		if keep[i] != old[i].Spec {
+			s.resize(o, keep[i])
 		}
 	}
 	return nil

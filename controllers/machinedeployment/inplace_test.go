@@ -87,25 +87,53 @@ func TestInPlaceKeepsMachines(t *testing.T) {
 	}
 }
 
-func TestInPlaceSurge(t *testing.T) {
-	t.Parallel()
-	env := newEnv(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 1, 0)), machineClass("v1", "eu"),
-		machineClass("v2", "eu"))
-	env.run()
-	env.changeSpec(class("v2"))
-	env.until("all are updated", func() bool {
-		serving := 0
+// untilAllUpdated runs until all machines are updated, and fails when fewer than the replicas
+// are available, or more machines exist than replicas and surge.
+func (env *env) untilAllUpdated(what string) {
+	env.Helper()
+	env.until(what, func() bool {
+		serving, d := 0, env.deployment()
 		for _, m := range env.live() {
 			if rollout.IsAvailable(&m) {
 				serving++
 			}
 		}
-		if serving < 3 || len(env.machines()) > 4 {
-			t.Fatalf("%d of %d machines are available\n%s", serving, len(env.machines()), env.describe())
+		if serving < int(d.Spec.Replicas) || len(env.machines()) > int(d.Spec.Replicas)+1 {
+			env.Fatalf("%d of %d machines are available\n%s", serving, len(env.machines()), env.describe())
 		}
-		d := env.deployment()
-		return d.Status.UpdatedReplicas == 3 && d.Status.Replicas == 3 && d.Status.AvailableReplicas == 3
+		n := d.Spec.Replicas
+		return d.Status.UpdatedReplicas == n && d.Status.Replicas == n && d.Status.AvailableReplicas == n
 	})
+}
+
+// TestInPlaceSurge updates all machines, and then back to the set that exists, while none may be
+// missing.
+func TestInPlaceSurge(t *testing.T) {
+	t.Parallel()
+	for _, replicas := range []int32{1, 3} { // with one replica the surge is the whole new set
+		env := newEnv(t, deployment(replicas, inPlace(machinev1.OrchestrationTypeAuto, 1, 0)), machineClass("v1", "eu"),
+			machineClass("v2", "eu"))
+		env.run()
+		for _, to := range []string{"v2", "v1"} {
+			env.changeSpec(class(to))
+			env.untilAllUpdated("all are updated to " + to)
+		}
+	}
+}
+
+// TestInPlaceSurgeLost: an old machine breaks while as many machines exist as must stay available.
+// The update goes on with another machine of the surge, and no old one goes before that has joined.
+func TestInPlaceSurgeLost(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 1, 0)), machineClass("v1", "eu"),
+		machineClass("v2", "eu"))
+	env.run()
+	env.changeSpec(class("v2"))
+	env.until("one has moved", func() bool {
+		return env.set("v2").Status.AvailableReplicas == 2 && env.set("v1").Spec.Replicas == 2
+	})
+	env.terminate(&env.members(env.set("v1"))[0])
+	env.untilAllUpdated("all are updated")
 }
 
 // TestInPlaceNotWedged is what MCM cannot do (facts/mcm.md 9.2.3 to 9.2.5): the

@@ -11,23 +11,39 @@ import (
 // updated may move to it.
 //
 // It never grows for a machine that could be updated instead: only by what the
-// old sets lack, and to all replicas once they have none. creating is true if the
-// set does not exist yet: then it gets the surge.
+// old sets lack, and to all replicas once they have none. It gets the surge when it
+// is created, i.e. creating is true, and while no machine may be taken out for its
+// update without surge: after a rollback to a set that exists, or when an old
+// machine was lost. A set that is too large shrinks as far as availability allows.
 func InPlaceReplicas(b Bounds, newSet Set, old []Set, creating bool) (size int, transfer bool) {
 	kept := sum(old, expected)
 	switch {
 	case newSet.Spec == b.Replicas:
 		return newSet.Spec, false
 	case newSet.Spec > b.Replicas:
-		return b.Replicas, false
+		return max(b.Replicas, newSet.Spec-dispensable(b, newSet)), false
 	case kept == 0:
 		return b.Replicas, false
 	case kept+newSet.Spec < b.Replicas:
 		return b.Replicas - kept, false
-	case creating && b.Surge > 0:
-		return NewReplicas(b, newSet, old), false
+	case b.Surge > 0 && (creating || kept+newSet.Spec <= b.MinAvailable()):
+		size = NewReplicas(b, newSet, old)
+		return size, size == newSet.Spec
 	}
 	return newSet.Spec, true
+}
+
+// InPlaceKeep returns how many machines each of the old sets keeps during an update in place, in the
+// order of old: all, until newSet is asked for all replicas, and then as many as in a rolling update.
+func InPlaceKeep(b Bounds, newSet Set, old []Set) []int {
+	if newSet.Spec >= b.Replicas {
+		return OldReplicas(b, newSet, old)
+	}
+	keep := make([]int, len(old))
+	for i, s := range old {
+		keep[i] = s.Spec
+	}
+	return keep
 }
 
 // InPlace is what selecting machines for an update in place goes by.

@@ -25,6 +25,38 @@ func TestInPlaceReplicas(t *testing.T) {
 			false, 0,
 			true,
 		},
+		"BackAgain": {
+			"Nothing could be updated if none may be missing, so a set that exists gets the surge, too.",
+			Bounds{5, 1, 0},
+			Set{},
+			[]Set{at(5)},
+			false, 1,
+			false,
+		},
+		"SurgeLost": {
+			"The surge is created once more where an old machine broke and none may be missing.",
+			Bounds{5, 1, 0},
+			at(2),
+			[]Set{at(3)},
+			false, 3,
+			false,
+		},
+		"SurgeKept": {
+			"With the surge a machine may be missing.",
+			Bounds{5, 1, 0},
+			at(2),
+			[]Set{at(4)},
+			false, 2,
+			true,
+		},
+		"SurgeTerminating": {
+			"A terminating machine still takes up the surge; those that are updated move meanwhile.",
+			Bounds{5, 1, 0},
+			at(2),
+			[]Set{{Spec: 3, Replicas: 4, Live: 3}},
+			false, 2,
+			true,
+		},
 		"Moving": {
 			"Machines move while there are enough in all.",
 			Bounds{5, 1, 1},
@@ -34,7 +66,18 @@ func TestInPlaceReplicas(t *testing.T) {
 			true,
 		},
 		"Done":     {"Nothing moves beyond what is wanted.", Bounds{5, 1, 1}, at(5), []Set{at(1)}, false, 5, false},
-		"TooLarge": {"A set that is too large shrinks.", Bounds{3, 1, 1}, at(5), nil, false, 3, false},
+		"TooLarge": {
+			"A set that is too large shrinks.",
+			Bounds{3, 1, 1},
+			Set{Spec: 5, Replicas: 5, Live: 5, Available: 5},
+			nil, false, 3, false,
+		},
+		"TooLargeProtected": {
+			"It shrinks only as far as availability allows.",
+			Bounds{3, 1, 0},
+			Set{Spec: 5, Replicas: 5, Live: 5, Available: 3, ProtectedUnavailable: 1},
+			nil, false, 4, false,
+		},
 		"ScaledOut": {
 			"More wanted in the middle: the new set makes them.",
 			Bounds{8, 0, 1},
@@ -66,6 +109,28 @@ func TestInPlaceReplicas(t *testing.T) {
 			got, transfer := InPlaceReplicas(tc.bounds, tc.current, tc.old, tc.fresh)
 			if got != tc.want || transfer != tc.transfer {
 				t.Errorf("%s\ngot %d, %t; want %d, %t", tc.reason, got, transfer, tc.want, tc.transfer)
+			}
+		})
+	}
+}
+
+func TestInPlaceKeep(t *testing.T) {
+	t.Parallel()
+	at := func(n, available int) Set { return Set{Spec: n, Replicas: n, Live: n, Available: available} }
+	for name, tc := range map[string]struct {
+		reason  string
+		current Set
+		want    int
+	}{
+		"Updating": {"Machines that can be updated stay.", at(2, 2), 2},
+		"Joining":  {"Machines of the new set that have not joined replace none.", at(3, 1), 2},
+		"Joined":   {"As many go as have joined.", at(3, 2), 1},
+		"Complete": {"None is needed any more.", at(3, 3), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := InPlaceKeep(Bounds{3, 1, 0}, tc.current, []Set{at(2, 2)}); got[0] != tc.want {
+				t.Errorf("%s\ngot %d, want %d", tc.reason, got[0], tc.want)
 			}
 		})
 	}
