@@ -33,8 +33,8 @@ func at(minutes int) metav1.Time {
 	return metav1.NewTime(began.Add(time.Duration(minutes) * time.Minute))
 }
 
-// world is an Observer on what a test writes.
-type world struct {
+// env is an Observer on what a test writes.
+type env struct {
 	*Observer
 	t       *testing.T
 	client  client.Client
@@ -63,7 +63,7 @@ func kindOf(o client.Object) string {
 	return "Machine of Cluster API"
 }
 
-func newWorld(t *testing.T) *world {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -73,7 +73,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	w := &world{
+	w := &env{
 		t: t, client: fake.NewClientBuilder().WithScheme(scheme).Build(), spans: tracetest.NewInMemoryExporter(),
 		clock: testclock.NewFakePassiveClock(began),
 	}
@@ -89,14 +89,14 @@ func newWorld(t *testing.T) *world {
 }
 
 // lead is a new leader that begins at that minute.
-func (w *world) lead(minute int) {
+func (w *env) lead(minute int) {
 	w.clock.SetTime(at(minute).Time)
 	w.lives = newLives(w.Tracer, w.Clock)
 	w.handler = w.Observer.handler(w.t.Context())
 }
 
 // exported are the spans that have been exported since the last call.
-func (w *world) exported() tracetest.SpanStubs {
+func (w *env) exported() tracetest.SpanStubs {
 	w.t.Helper()
 	if err := w.Tracer.provider.ForceFlush(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -106,7 +106,7 @@ func (w *world) exported() tracetest.SpanStubs {
 }
 
 // want checks which spans have been exported since the last check: their names, with the minutes.
-func (w *world) want(reason string, want ...string) {
+func (w *env) want(reason string, want ...string) {
 	w.t.Helper()
 	var got []string
 	for _, s := range w.exported() {
@@ -154,7 +154,7 @@ func runs(m *machinev1.Machine, since int, operation machinev1.MachineOperationT
 	m.Status.LastOperation.Type = operation
 }
 
-func (w *world) create(o client.Object) {
+func (w *env) create(o client.Object) {
 	w.t.Helper()
 	if err := w.client.Create(w.t.Context(), o); err != nil {
 		w.t.Fatal(err)
@@ -164,7 +164,7 @@ func (w *world) create(o client.Object) {
 // TestALifeIsOneTrace: each phase is exported once, when it is over, by whoever leads then.
 func TestALifeIsOneTrace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	m := machine()
 	w.handler.OnAdd(m, false)
 	w.want("the VM is made", "make 0s 1m0s")
@@ -198,7 +198,7 @@ func TestALifeIsOneTrace(t *testing.T) {
 // span, since the former leader may have had no time for that.
 func TestANewLeaderExportsTheSameSpan(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	m := machine()
 	w.handler.OnAdd(m, false)
 	first := w.exported()
@@ -217,7 +217,7 @@ func TestANewLeaderExportsTheSameSpan(t *testing.T) {
 // TestClusterAPI: the trace is that of the MCMMachine; its Machine tells of Node and drain.
 func TestClusterAPI(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	owner := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "ns", UID: "m"}}
 	owner.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: infrav1.GroupVersion.Group, Kind: "MCMMachine", Name: "i",
@@ -259,7 +259,7 @@ func TestClusterAPI(t *testing.T) {
 // context.
 func TestStartObservesUntilItEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	informers := map[string]*controllertest.FakeInformer{
 		"Machine": {}, "MCMMachine": {}, "Machine of Cluster API": {},
 	}
@@ -278,7 +278,7 @@ func TestStartObservesUntilItEnds(t *testing.T) {
 // TestCallsAreBelowTheirPhase: of a machine, and of a process that never saw the machine itself.
 func TestCallsAreBelowTheirPhase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	for operation, parent := range map[string]string{
 		"create VM": "make", "delete VM": "delete", "deregister VM": "delete", "get VM": "machine",
 	} {
@@ -300,7 +300,7 @@ func TestCallsAreBelowTheirPhase(t *testing.T) {
 // exported, whichever process makes them.
 func TestSamplerDecidesForTheWholeTrace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	none := sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0))
 	w.Tracer.provider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(w.spans), sdktrace.WithIDGenerator(ids{}),
 		sdktrace.WithSampler(none))

@@ -20,7 +20,7 @@ const ownersTrace = "1d5178fd7253b2315462706a9d419c11" // of owner ID "owner"
 // TestLogHasTheTraceID: of a pass over a machine, whatever is logged in it, and nowhere else.
 func TestLogHasTheTraceID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.handler.OnAdd(machine(), false)
 	var lines []string
 	l := w.Tracer.Logger(funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))

@@ -22,8 +22,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
-// world is an endpoint, the way there, and an account.
-type world struct {
+// env is an endpoint, the way there, and an account.
+type env struct {
 	*testing.T
 	cloud   *ec2test.Cloud
 	proxy   *cloudtest.Proxy
@@ -31,9 +31,9 @@ type world struct {
 	options aws.Options
 }
 
-func newWorld(t *testing.T) *world {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	w := &world{T: t, now: newClock()}
+	w := &env{T: t, now: newClock()}
 	w.cloud = ec2test.New(settings(), w.now.Now)
 	w.proxy = cloudtest.NewProxy(hosts{
 		s3: cloudtest.HandlerTransport(newS3(w.now)), ec2: cloudtest.HandlerTransport(w.cloud),
@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // open returns an account and a class.
-func (w *world) open(in cloud.ClassInput, creds cloud.Credentials) (cloud.Account, cloud.Class) {
+func (w *env) open(in cloud.ClassInput, creds cloud.Credentials) (cloud.Account, cloud.Class) {
 	w.Helper()
 	d := aws.NewDriver(w.options)
 	c, problems := d.Parse(in)
@@ -62,7 +62,7 @@ func (w *world) open(in cloud.ClassInput, creds cloud.Credentials) (cloud.Accoun
 	return a, c
 }
 
-func (w *world) request(c cloud.Class, n int) cloud.CreateRequest {
+func (w *env) request(c cloud.Class, n int) cloud.CreateRequest {
 	return cloud.CreateRequest{
 		Ref:   cloud.Ref{Name: fmt.Sprintf("m-%d", n), OwnerID: fmt.Sprintf("owner-%d", n), Class: c, Created: w.now.Now()},
 		Token: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), UserData: []byte("#cloud-config"),
@@ -71,7 +71,7 @@ func (w *world) request(c cloud.Class, n int) cloud.CreateRequest {
 }
 
 // each runs f for n machines at once.
-func (w *world) each(n int, f func(i int) error) {
+func (w *env) each(n int, f func(i int) error) {
 	w.Helper()
 	var wg sync.WaitGroup
 	for i := range n {
@@ -88,7 +88,7 @@ func (w *world) each(n int, f func(i int) error) {
 func TestCallsPerVM(t *testing.T) {
 	t.Parallel()
 	const n = 200
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.Change(func(s *ec2test.Settings) { s.PageSize = 1000 })
 	a, c := w.open(class("c", nil), credentials())
 	refs := make([]cloud.Ref, n)
@@ -125,7 +125,7 @@ func TestCallsPerVM(t *testing.T) {
 func TestOneRefusalKeepsNoOther(t *testing.T) {
 	t.Parallel()
 	const n = 5
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class("c", nil), credentials())
 	refs := make([]cloud.Ref, n)
 	for i := range n {
@@ -166,7 +166,7 @@ func TestOneRefusalKeepsNoOther(t *testing.T) {
 // gives up.
 func TestOneCancelKeepsNoOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class("c", nil), credentials())
 	r := w.request(c, 1)
 	vm, err := a.Create(t.Context(), r)
@@ -194,7 +194,7 @@ func TestOneCancelKeepsNoOther(t *testing.T) {
 // TestKeptVolumes: a volume that the class wants to keep is kept.
 func TestKeptVolumes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class("c", spec{"blockDevices": []any{disk(spec{"deleteOnTermination": false})}}), credentials())
 	r := w.request(c, 1)
 	if _, err := a.Create(t.Context(), r); err != nil {
@@ -249,7 +249,7 @@ func TestExhausted(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.cloud.Change(c.change)
 			if name == "Quota" {
 				w.cloud.Add(ec2test.Resource{Kind: ec2test.KindInstance})
@@ -304,7 +304,7 @@ func TestPrefixesOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			a, c := w.open(class("c", spec{"networkInterfaces": []any{nic(spec{"ipv6PrefixCount": 2})}}), credentials())
 			r := w.request(c, 1)
 			r.Checkpoint = func(_ context.Context, s string) error { r.State = s; return nil }
@@ -335,7 +335,7 @@ func TestPrefixesOnce(t *testing.T) {
 // TestPlacement: the machine's annotation counts unless the spec says where.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class("c", nil), credentials())
 	_, d := w.open(class("c", spec{"placement": spec{"groupId": "pg-1"}}), credentials())
 	for i, class := range []cloud.Class{c, d} {
@@ -367,7 +367,7 @@ func TestPlacement(t *testing.T) {
 // TestSamples: the samples mean what they say.
 func TestSamples(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.Change(func(s *ec2test.Settings) {
 		s.Images["ami-0123456789abcdef0"] = "/dev/xvda"
 		for i, zone := range []string{"eu-west-1a", "eu-west-1b", "eu-west-1c"} {
@@ -415,7 +415,7 @@ func TestRebootOfABusyInstance(t *testing.T) {
 	for code, busy := range map[string]bool{
 		"IncorrectInstanceState": true, "IncorrectState": true, "InternalError": false,
 	} {
-		w := newWorld(t)
+		w := newEnv(t)
 		a, c := w.open(class("c", nil), credentials())
 		r := w.request(c, 1)
 		vm, err := a.Create(t.Context(), r)

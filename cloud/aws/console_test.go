@@ -16,7 +16,7 @@ func TestConsoleOfXen(t *testing.T) {
 	for machineType, want := range map[string][2]string{
 		"m5.large": {"early\n", "early\nlate\n"}, "p3.2xlarge": {"", "early\n"},
 	} {
-		w := newWorld(t)
+		w := newEnv(t)
 		a, c := w.open(class("c", spec{"machineType": machineType}), credentials())
 		r := w.request(c, 1)
 		vm, err := a.Create(t.Context(), r)

@@ -22,7 +22,7 @@ import (
 // TestFreshProfile: EC2 learns of an instance profile late.
 func TestFreshProfile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class("c", spec{"iam": spec{"name": "new"}}), credentials())
 	r := w.request(c, 1)
 	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.Unavailable {
@@ -40,7 +40,7 @@ func TestAmbient(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
-	w := newWorld(t)
+	w := newEnv(t)
 	in := class("c", nil)
 	if p := aws.NewDriver(w.options).CheckSecret(cloud.Class{}, nil); len(p) != 2 {
 		t.Errorf("without Ambient: got %v, want both entries missing", p)
@@ -64,7 +64,7 @@ func TestAmbient(t *testing.T) {
 
 // withSTS answers STS, which gives the credentials of the double, and counts the calls.
 // check sees each of them.
-func (w *world) withSTS(action string, check func(form url.Values)) *atomic.Int32 {
+func (w *env) withSTS(action string, check func(form url.Values)) *atomic.Int32 {
 	logins := &atomic.Int32{}
 	inner := w.options.Transport
 	w.options.Transport = cloudtest.HandlerTransport(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -92,7 +92,7 @@ func (w *world) withSTS(action string, check func(form url.Values)) *atomic.Int3
 }
 
 // keepsSession looks for a VM, and again after its session has ended.
-func (w *world) keepsSession(a cloud.Account, c cloud.Class, logins *atomic.Int32) {
+func (w *env) keepsSession(a cloud.Account, c cloud.Class, logins *atomic.Int32) {
 	w.Helper()
 	look := func(what string) {
 		w.Helper()
@@ -118,7 +118,7 @@ func (w *world) keepsSession(a cloud.Account, c cloud.Class, logins *atomic.Int3
 // TestWebIdentity: a token is exchanged for a session, and again when that ends.
 func TestWebIdentity(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	logins := w.withSTS("AssumeRoleWithWebIdentity", func(url.Values) {})
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("a-web-identity-token"), 0o600); err != nil {
@@ -133,7 +133,7 @@ func TestWebIdentity(t *testing.T) {
 // TestTokenOfTheManager: a Secret does not name the manager's own token, by any path, unless
 // ambient credentials are allowed.
 func TestTokenOfTheManager(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	own := filepath.Join(t.TempDir(), "own")
 	link := filepath.Join(t.TempDir(), "link")
 	if err := errors.Join(os.WriteFile(own, []byte("t"), 0o600), os.Symlink(own, link)); err != nil {
@@ -163,7 +163,7 @@ func TestTokenOfTheManager(t *testing.T) {
 // request, with its signature or token, would go elsewhere.
 func TestRegionIsNoAddress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	for region, ok := range map[string]bool{
 		"eu-west-1": true, "us-gov-east-1": true, "evil.example.com/": false, "a@evil.example.com": false, "x#": false,
 	} {
@@ -182,7 +182,7 @@ func TestRegionIsNoAddress(t *testing.T) {
 func TestAssumeRole(t *testing.T) {
 	t.Parallel()
 	const role = "arn:aws:iam::123456789012:role/machines"
-	w := newWorld(t)
+	w := newEnv(t)
 	logins := w.withSTS("AssumeRole", func(form url.Values) {
 		if form.Get("RoleArn") != role || form.Get("ExternalId") != "an:id" {
 			t.Errorf("STS is asked for %v, want the role and the external id", form)

@@ -19,7 +19,7 @@ import (
 // TestTerminatedSaysWhy: what EC2 ended by itself is gone, and why is known.
 func TestTerminatedSaysWhy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class("c", nil), credentials())
 	r := w.request(c, 1)
 	vm, err := a.Create(t.Context(), r)
@@ -65,7 +65,7 @@ func TestFailedLaunch(t *testing.T) {
 	for code, tc := range cases {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			a, c := w.open(class("c", zoned()), credentials())
 			r := w.request(c, 1)
 			r.Zone = "eu-west-1b"
@@ -96,7 +96,7 @@ func TestFailedLaunch(t *testing.T) {
 // TestLongAnswers: none is cut off.
 func TestLongAnswers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.options.Endpoint, w.options.Transport = overHTTP(t, w.cloud)
 	a, c := w.open(class("c", nil), credentials())
 	const n = 8
@@ -123,7 +123,7 @@ func TestLongAnswers(t *testing.T) {
 // anything is made.
 func TestTagsAreNotCut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class("c", nil), credentials())
 	r := w.request(c, 1)
 	r.Tags = map[string]string{cloud.TagPrefix + "cluster-name": strings.Repeat("n", 257)}
@@ -146,7 +146,7 @@ func TestManyTagsAreReplaced(t *testing.T) {
 		}
 		return tagged(tags)
 	}
-	w := newWorld(t)
+	w := newEnv(t)
 	a, was := w.open(class("c", numbered("old")), credentials())
 	r := w.request(was, 1)
 	vm, err := a.Create(t.Context(), r)
@@ -171,7 +171,7 @@ func TestManyTagsAreReplaced(t *testing.T) {
 // TestUnseenVM: an instance that EC2 accepted and does not show yet is pending.
 func TestUnseenVM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.Change(func(s *ec2test.Settings) { s.Settle = 20 * time.Second })
 	a, c := w.open(class("c", nil), credentials())
 	r := w.request(c, 1)

@@ -15,41 +15,41 @@ func TestTargets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		group   string
-		prepare func(w *world, id string)
+		prepare func(w *env, id string)
 		done    bool
 		code    cloud.Code
 		waits   string
 	}{
-		"Running": {"It joins.", ec2test.GroupIngress, func(*world, string) {}, true, 0, ""},
+		"Running": {"It joins.", ec2test.GroupIngress, func(*env, string) {}, true, 0, ""},
 		"Stopped": {
-			"It may be started again.", ec2test.GroupIngress, func(w *world, id string) {
+			"It may be started again.", ec2test.GroupIngress, func(w *env, id string) {
 				w.cloud.Edit(id, func(r *ec2test.Resource) { r.Stopped = true })
 			}, false, 0, "stopped",
 		},
-		"OtherVPC": {"The class is wrong.", ec2test.GroupElsewhere, func(*world, string) {}, false, cloud.Invalid, ""},
+		"OtherVPC": {"The class is wrong.", ec2test.GroupElsewhere, func(*env, string) {}, false, cloud.Invalid, ""},
 		"NoGroup": {
-			"The class is wrong.", strings.Replace(ec2test.GroupIngress, "ingress", "none", 1), func(*world, string) {}, false,
+			"The class is wrong.", strings.Replace(ec2test.GroupIngress, "ingress", "none", 1), func(*env, string) {}, false,
 			cloud.Invalid, "",
 		},
 		"Full": {
-			"There is no room.", ec2test.GroupIngress, func(w *world, _ string) {
+			"There is no room.", ec2test.GroupIngress, func(w *env, _ string) {
 				w.cloud.Inject(ec2test.Fault{Action: "RegisterTargets", Code: "TooManyTargets", Message: "no"})
 			}, false, cloud.Exhausted, "",
 		},
 		"Throttled": {
-			"It is asked again.", ec2test.GroupIngress, func(w *world, _ string) {
+			"It is asked again.", ec2test.GroupIngress, func(w *env, _ string) {
 				w.cloud.Inject(ec2test.Fault{Action: "RegisterTargets", Code: "Throttling", Message: "Rate exceeded"})
 			}, false, cloud.Throttled, "",
 		},
 		"Denied": {
-			"Rights are missing.", ec2test.GroupIngress, func(w *world, _ string) {
+			"Rights are missing.", ec2test.GroupIngress, func(w *env, _ string) {
 				w.cloud.Inject(ec2test.Fault{Action: "RegisterTargets", Code: "AccessDenied", Message: "no", Status: 403})
 			}, false, cloud.Denied, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			a, c := w.open(class("c", nil), credentials())
 			r := w.request(c, 1)
 			vm, err := a.Create(t.Context(), r)

@@ -19,25 +19,25 @@ func keptSpot() spec {
 // however its instance ends.
 func TestPersistentSpot(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(w *world, r *cloud.CreateRequest, id string){
-		"ByName": func(*world, *cloud.CreateRequest, string) {},
-		"ByID":   func(_ *world, r *cloud.CreateRequest, id string) { r.ProviderID = "aws:///eu-west-1/" + id },
-		"EndedByOthers": func(w *world, r *cloud.CreateRequest, id string) {
+	for name, end := range map[string]func(w *env, r *cloud.CreateRequest, id string){
+		"ByName": func(*env, *cloud.CreateRequest, string) {},
+		"ByID":   func(_ *env, r *cloud.CreateRequest, id string) { r.ProviderID = "aws:///eu-west-1/" + id },
+		"EndedByOthers": func(w *env, r *cloud.CreateRequest, id string) {
 			r.ProviderID = "aws:///eu-west-1/" + id
 			w.cloud.End(id, "Client.UserInitiatedShutdown", "somebody")
 		},
-		"Forgotten": func(w *world, r *cloud.CreateRequest, id string) {
+		"Forgotten": func(w *env, r *cloud.CreateRequest, id string) {
 			r.ProviderID = "aws:///eu-west-1/" + id
 			w.cloud.End(id, "Client.UserInitiatedShutdown", "somebody")
 			w.now.Advance(2 * time.Hour)
 		},
-		"ClassChanged": func(w *world, r *cloud.CreateRequest, _ string) {
+		"ClassChanged": func(w *env, r *cloud.CreateRequest, _ string) {
 			_, r.Class = w.open(class("c", nil), credentials())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			a, c := w.open(class("c", keptSpot()), credentials())
 			r, other := w.request(c, 1), w.request(c, 2)
 			vm, err := a.Create(t.Context(), r)

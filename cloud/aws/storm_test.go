@@ -17,7 +17,7 @@ import (
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	const n, each = 200, 20 * time.Millisecond
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.Inject(ec2test.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded.", Status: 503, Every: 2})
 	a, c := w.open(class("c", nil), credentials())
 	a = wrap.Budget(wrap.Rate{}, nil, wrap.Clock{Now: w.now.Now})(cloud.AccountInfo{}, a)
@@ -72,7 +72,7 @@ func TestStorm(t *testing.T) {
 func TestDocumentedRates(t *testing.T) {
 	t.Parallel()
 	const n, each = 100, 50 * time.Millisecond
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.Change(func(s *ec2test.Settings) { s.Buckets = ec2test.DocumentedBuckets() })
 	a, c := w.open(class("c", nil), credentials())
 	about := cloud.AccountInfo{Driver: aws.NewDriver(w.options).Traits()}

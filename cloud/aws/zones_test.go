@@ -53,7 +53,7 @@ func TestZones(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			a, c := w.open(class("c", tc.class), credentials())
 			r := w.request(c, 1)
 			r.Zone = tc.zone
@@ -90,7 +90,7 @@ func TestZones(t *testing.T) {
 // shows nothing about the launch.
 func TestZoneChangesMidway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class("c", zoned()), credentials())
 	r := w.request(c, 1)
 	w.proxy.Inject(cloudtest.Fault{Kind: cloudtest.DropResponse, Match: cloudtest.Op("RunInstances")})
@@ -122,7 +122,7 @@ func TestZoneChangesMidway(t *testing.T) {
 }
 
 // asked returns how often an action was asked for.
-func (w *world) asked(action string) int {
+func (w *env) asked(action string) int {
 	n := 0
 	for _, call := range w.cloud.Calls() {
 		if call.Action == action {
@@ -135,7 +135,7 @@ func (w *world) asked(action string) int {
 // TestSubnetIsAskedForOnce: a subnet does not change its zone.
 func TestSubnetIsAskedForOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class("c", nil), credentials())
 	for i := range 3 {
 		r := w.request(c, i)

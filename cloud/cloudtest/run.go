@@ -10,7 +10,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// A testCase is one rule of the contract, or a few that need the same scene.
+// A testCase is one rule of the contract, or a few that need the same setup.
 type testCase struct {
 	id, name, reason string
 	run              func(k *kit)

@@ -18,7 +18,7 @@ import (
 )
 
 // open returns an account of a new process.
-func (w *world) open(in cloud.ClassInput, creds cloud.Credentials) (cloud.Account, cloud.Class) {
+func (w *env) open(in cloud.ClassInput, creds cloud.Credentials) (cloud.Account, cloud.Class) {
 	w.t.Helper()
 	d := w.driver()
 	c, problems := d.Parse(in)
@@ -48,7 +48,7 @@ func newMachine(name string, c cloud.Class) *machine {
 }
 
 // create calls Create until it fails or is finished.
-func (w *world) create(a cloud.Account, m *machine) (cloud.VM, error) {
+func (w *env) create(a cloud.Account, m *machine) (cloud.VM, error) {
 	for range 100 {
 		vm, err := a.Create(w.t.Context(), m.CreateRequest)
 		if err != nil || vm.RetryAfter == 0 {
@@ -60,7 +60,7 @@ func (w *world) create(a cloud.Account, m *machine) (cloud.VM, error) {
 }
 
 // remove calls Delete until it fails or is done.
-func (w *world) remove(a cloud.Account, r cloud.Ref) error {
+func (w *env) remove(a cloud.Account, r cloud.Ref) error {
 	for range 100 {
 		d, err := a.Delete(w.t.Context(), r)
 		if err != nil || d.Done {
@@ -71,7 +71,7 @@ func (w *world) remove(a cloud.Account, r cloud.Ref) error {
 	return errors.New("not done after 100 calls")
 }
 
-func (w *world) calls() (all []string) {
+func (w *env) calls() (all []string) {
 	for _, c := range w.proxy.Calls() {
 		if !c.Login {
 			all = append(all, c.Op[:strings.IndexByte(c.Op, ' ')])
@@ -84,7 +84,7 @@ func (w *world) calls() (all []string) {
 // request and one look at what came of it.
 func TestTwoCalls(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(nil), credentials())
 	w.proxy.Forget()
 	if _, err := w.create(a, newMachine("m-1", c)); err != nil {
@@ -99,7 +99,7 @@ func TestTwoCalls(t *testing.T) {
 // next process learns of it by the checkpoint, and tries again with disks of other names.
 func TestOperationFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.FailNext("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources available.")
 	a, c := w.open(class(nil), credentials())
 	m := newMachine("m-1", c)
@@ -133,7 +133,7 @@ func TestOperationFails(t *testing.T) {
 // TestSpotShortage: what is short on the spot market says nothing about other VMs.
 func TestSpotShortage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.FailNext("ZONE_RESOURCE_POOL_EXHAUSTED", "no")
 	a, c := w.open(class(spec{"scheduling": spec{"onHostMaintenance": "TERMINATE", "preemptible": true}}), credentials())
 	_, err := w.create(a, newMachine("m-1", c))
@@ -153,7 +153,7 @@ func TestNameTaken(t *testing.T) {
 			Labels: map[string]string{gcptest.Prefix + "owner-id": "o", gcptest.Prefix + "machine": "m-1"},
 		},
 	} {
-		w := newWorld(t)
+		w := newEnv(t)
 		seed.Zone, seed.Name = zone, "m-1"
 		at := w.AddVM(seed)
 		a, c := w.open(class(nil), credentials())
@@ -174,7 +174,7 @@ func TestNameTaken(t *testing.T) {
 // TestLongTag: a tag that does not fit into a label is kept whole, and shown by a listing.
 func TestLongTag(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(nil), credentials())
 	m := newMachine("m-1", c)
 	const key = cloud.TagPrefix + "cluster-name"
@@ -196,7 +196,7 @@ func TestLongTag(t *testing.T) {
 // TestPartialListing: a page that lacks a zone looks as if the VMs there were gone.
 func TestPartialListing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(nil), credentials())
 	w.Warn("UNREACHABLE")
 	for _, kind := range []cloud.Kind{cloud.KindVM, cloud.KindDisk} {
@@ -212,7 +212,7 @@ func TestPartialListing(t *testing.T) {
 // TestDisksThatStay: who asks for disks that outlive their VMs gets them, and a listing shows them.
 func TestDisksThatStay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(spec{"disks": []any{bootDisk(spec{"autoDelete": false})}}), credentials())
 	m := newMachine("m-1", c)
 	if _, err := w.create(a, m); err != nil {
@@ -242,7 +242,7 @@ func TestUserData(t *testing.T) {
 		"## template: jinja\n#cloud-config\n": {"user-data"}, "MIME-Version: 1.0\n": {"user-data"},
 		"\x1f\x8b": {"user-data", "user-data-encoding"}, "": nil,
 	} {
-		w := newWorld(t)
+		w := newEnv(t)
 		a, c := w.open(class(nil), credentials())
 		m := newMachine("m-1", c)
 		m.UserData = []byte(text)
@@ -257,7 +257,7 @@ func TestUserData(t *testing.T) {
 // another one is refused before anything is made.
 func TestDoubleScript(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(spec{"metadata": []any{spec{"key": "startup-script", "value": "date"}}}), credentials())
 	m := newMachine("m-1", c)
 	m.UserData = []byte("#!/bin/sh\n")
@@ -270,7 +270,7 @@ func TestDoubleScript(t *testing.T) {
 // TestBinaryTooLong: base64 makes user data longer than the cloud takes it.
 func TestBinaryTooLong(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(nil), credentials())
 	m := newMachine("m-1", c)
 	m.UserData = []byte(strings.Repeat("\xff", 200<<10))
@@ -283,7 +283,7 @@ func TestBinaryTooLong(t *testing.T) {
 // next one begins. A quota of concurrent operations is none of machines.
 func TestThrottled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(nil), credentials())
 	w.proxy.Inject(cloudtest.Fault{
 		Kind: cloudtest.Answer, Match: cloudtest.Mutating, Times: cloudtest.Forever,
@@ -300,7 +300,7 @@ func TestThrottled(t *testing.T) {
 // again when that has ended.
 func TestWorkloadIdentity(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(nil), cloud.Credentials{
 		"credentialsConfig": gcptest.Federation(), "projectID": []byte(gcptest.Project),
 	})
@@ -317,7 +317,7 @@ func TestWorkloadIdentity(t *testing.T) {
 // TestShapes: GPUs and architecture are those of the machine type, and GPUs also of the class.
 func TestShapes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	for name, want := range map[string]struct{ gpu, architecture string }{
 		"t2a-standard-1": {"0", "arm64"}, "g2-standard-4": {"1", "amd64"},
 	} {
@@ -339,7 +339,7 @@ func TestShapes(t *testing.T) {
 // driver calls no other.
 func TestEndpoint(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	var hosts []string
 	d := gcp.NewDriver(gcp.Options{
 		Now: w.clock.Now, Endpoint: "https://compute-psc.p.googleapis.com/compute/v1/",

@@ -81,7 +81,7 @@ func (c *clock) Advance(d time.Duration) {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	cloudtest.Run(t, cloudtest.Harness{
-		New: func(t testing.TB) *cloudtest.Fixture { return newWorld(t).fixture() },
+		New: func(t testing.TB) *cloudtest.Fixture { return newEnv(t).fixture() },
 		Lacks: map[string]string{
 			"C10/Failed": "an instance that cannot be made vanishes with its operation; none stays as failed",
 			"C23":        "names are unique in a zone, and the class here has one; TestZones tries one with two",
@@ -111,8 +111,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// world is a double and the way to it.
-type world struct {
+// env is a double and the way to it.
+type env struct {
 	*gcptest.Cloud
 
 	t     testing.TB
@@ -120,8 +120,8 @@ type world struct {
 	proxy *cloudtest.Proxy
 }
 
-func newWorld(t testing.TB) *world {
-	w := &world{t: t, clock: newClock()}
+func newEnv(t testing.TB) *env {
+	w := &env{t: t, clock: newClock()}
 	w.Cloud = gcptest.New(gcptest.Options{
 		Now: w.clock.Now, PageSize: pageSize,
 		Report: func(what string, body []byte) { t.Errorf("%s: %s", what, body) },
@@ -137,14 +137,14 @@ func newWorld(t testing.TB) *world {
 }
 
 // driver returns a driver as a new process would have it.
-func (w *world) driver() cloud.Driver {
+func (w *env) driver() cloud.Driver {
 	return gcp.NewDriver(gcp.Options{
 		Now: w.clock.Now, Transport: w.proxy,
 		ReadFile: func(string) ([]byte, error) { return []byte(gcptest.WorkloadToken + "\n"), nil },
 	})
 }
 
-func (w *world) fixture() *cloudtest.Fixture {
+func (w *env) fixture() *cloudtest.Fixture {
 	spot := spec{"scheduling": spec{"onHostMaintenance": "TERMINATE", "provisioningModel": "SPOT"}}
 	preemptible := spec{"scheduling": spec{"onHostMaintenance": "TERMINATE", "preemptible": true}}
 	return &cloudtest.Fixture{
@@ -187,11 +187,11 @@ func (w *world) fixture() *cloudtest.Fixture {
 	}
 }
 
-func (w *world) state(status string, want cloud.State) cloudtest.VMState {
+func (w *env) state(status string, want cloud.State) cloudtest.VMState {
 	return cloudtest.VMState{Name: status, Want: want, Set: func(_ testing.TB, id string) { w.SetStatus(id, status) }}
 }
 
-func (w *world) ledger(testing.TB) (all []cloud.Resource) {
+func (w *env) ledger(testing.TB) (all []cloud.Resource) {
 	for _, t := range w.Things() {
 		r := cloud.Resource{
 			Kind: cloud.KindVM, ID: t.ID, MachineName: t.Machine, OwnerID: t.Owner, Created: t.Created, Tags: t.Labels,
@@ -206,7 +206,7 @@ func (w *world) ledger(testing.TB) (all []cloud.Resource) {
 
 // seed puts something into the project. An instance of the class without an owner is one of MCM's:
 // it has the machine's name and no labels. Others have names of their own.
-func (w *world) seed(_ testing.TB, s cloudtest.Seed) string {
+func (w *env) seed(_ testing.TB, s cloudtest.Seed) string {
 	labels := map[string]string{}
 	if s.OwnerID != "" {
 		labels[gcptest.Prefix+"owner-id"] = s.OwnerID

@@ -10,7 +10,7 @@ import (
 // set on the instance is kept, whoever wants the machine to go.
 func TestDeletionProtection(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	protected := class(spec{"deletionProtection": true})
 	a, c := w.open(protected, credentials())
 	m := newMachine("m-1", c)

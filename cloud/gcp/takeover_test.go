@@ -15,7 +15,7 @@ import (
 // is found by the providerID that MCM recorded, byte for byte. It gets no owner by being found.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	at := w.AddVM(gcptest.SeedVM{
 		Zone: zone, Name: "shoot--foo--bar-worker-z1-5c7d9-x2x4q",
 		Tags:   []string{"kubernetes-io-cluster-c", "kubernetes-io-role-node", "web"},
@@ -53,7 +53,7 @@ func TestTakeover(t *testing.T) {
 // TestOtherProject: the providerID of another project's instance stands for none of this one's.
 func TestOtherProject(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(nil), credentials())
 	m := newMachine("m-1", c)
 	vm, err := w.create(a, m)

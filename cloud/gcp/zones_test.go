@@ -20,7 +20,7 @@ const (
 // machine asks for, and finds it before it has a providerID, also with a checkpoint that was lost.
 func TestZones(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(spec{"zone": zoneB, "zones": []string{zoneC}}), credentials())
 	if !c.TakesZone(zoneC) || c.TakesZone(gcptest.Region+"-d") {
 		t.Errorf("zones of the class: %v", c.NamedZones())
@@ -49,7 +49,7 @@ func TestZones(t *testing.T) {
 // that has failed there reports that zone as exhausted.
 func TestZoneOfTheOperation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.FailNext("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources available.")
 	a, c := w.open(class(spec{"zone": zoneB, "zones": []string{zoneC}}), credentials())
 	m := newMachine("m-1", c)
@@ -72,7 +72,7 @@ func TestZoneOfTheOperation(t *testing.T) {
 // stays in its zone, although the machine asks for another one now.
 func TestZoneOfALostRequest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	a, c := w.open(class(spec{"zone": zoneB, "zones": []string{zoneC}}), credentials())
 	m := newMachine("m-1", c)
 	m.Zone = zoneC

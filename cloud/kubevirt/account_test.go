@@ -16,8 +16,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
-// scene is a driver in a namespace, without the kit between.
-type scene struct {
+// env is a driver in a namespace, without the kit between.
+type env struct {
 	*testing.T
 	n       *kubevirttest.Namespace
 	now     time.Time
@@ -27,14 +27,14 @@ type scene struct {
 }
 
 // RoundTrip notes a call of the driver.
-func (s *scene) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *env) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.calls = append(s.calls, r.Method)
 	return s.n.RoundTrip(r)
 }
 
-func newScene(t *testing.T, n *kubevirttest.Namespace, in cloud.ClassInput) *scene {
+func newEnv(t *testing.T, n *kubevirttest.Namespace, in cloud.ClassInput) *env {
 	t.Helper()
-	s := &scene{T: t, n: n, now: time.Now()}
+	s := &env{T: t, n: n, now: time.Now()}
 	d := kubevirt.NewDriver(func() time.Time { return s.now }, s)
 	var problems []cloud.Problem
 	s.class, problems = d.Parse(in)
@@ -48,7 +48,7 @@ func newScene(t *testing.T, n *kubevirttest.Namespace, in cloud.ClassInput) *sce
 }
 
 // create asks for the VM of machine w-1.
-func (s *scene) create() (cloud.VM, error) {
+func (s *env) create() (cloud.VM, error) {
 	s.Helper()
 	return s.account.Create(s.Context(), cloud.CreateRequest{
 		Ref:   cloud.Ref{Name: "w-1", OwnerID: "o-1", Class: s.class},
@@ -67,17 +67,17 @@ func TestAccount(t *testing.T) {
 		must(t, err)
 		return n
 	}
-	t.Run("TwoCalls", func(t *testing.T) { twoCalls(newScene(t, namespace(t, "two-calls"), class(nil))) })
-	t.Run("NoRoom", func(t *testing.T) { noRoom(newScene(t, namespace(t, "no-room"), class(nil))) })
-	t.Run("NameTaken", func(t *testing.T) { nameTaken(newScene(t, namespace(t, "name-taken"), class(nil))) })
-	t.Run("SameNameSince", func(t *testing.T) { sameName(newScene(t, namespace(t, "same-name"), class(nil))) })
+	t.Run("TwoCalls", func(t *testing.T) { twoCalls(newEnv(t, namespace(t, "two-calls"), class(nil))) })
+	t.Run("NoRoom", func(t *testing.T) { noRoom(newEnv(t, namespace(t, "no-room"), class(nil))) })
+	t.Run("NameTaken", func(t *testing.T) { nameTaken(newEnv(t, namespace(t, "name-taken"), class(nil))) })
+	t.Run("SameNameSince", func(t *testing.T) { sameName(newEnv(t, namespace(t, "same-name"), class(nil))) })
 	t.Run("Served", func(t *testing.T) { served(t, namespace(t, "served")) })
 	t.Run("NoKubeVirt", noKubeVirt)
 }
 
 // twoCalls: most VMs cost the request for the Secret and that for the VM, without a look before, and another process
 // that asks for the same attempt makes nothing more.
-func twoCalls(s *scene) {
+func twoCalls(s *env) {
 	s.calls = nil
 	vm, err := s.create()
 	must(s, err)
@@ -86,7 +86,7 @@ func twoCalls(s *scene) {
 	}
 	things, err := s.n.Things(s.Context())
 	must(s, err)
-	again, err := newScene(s.T, s.n, class(nil)).create()
+	again, err := newEnv(s.T, s.n, class(nil)).create()
 	if err != nil || again.ProviderID != vm.ProviderID {
 		s.Errorf("create by another process: got %q, %v, want %q", again.ProviderID, err, vm.ProviderID)
 	}
@@ -97,7 +97,7 @@ func twoCalls(s *scene) {
 
 // noRoom: a VM that finds no node is a shortage after a while, not at once, since volumes that are
 // being made look like it; and it is taken when a node has come.
-func noRoom(s *scene) {
+func noRoom(s *env) {
 	vm, err := s.create()
 	must(s, err)
 	if vm.RetryAfter == 0 {
@@ -122,7 +122,7 @@ func noRoom(s *scene) {
 
 // nameTaken: the VM of a stranger that has the name of the machine is neither taken nor changed, and
 // nothing of the failed attempt is left after the machine's deletion.
-func nameTaken(s *scene) {
+func nameTaken(s *env) {
 	must(s, s.n.Put(s.Context(), kubevirttest.Thing{Kind: kubevirttest.VM, Name: "w-1"}, ""))
 	_, err := s.create()
 	if cloud.CodeOf(err) != cloud.Unknown || !strings.Contains(err.Error(), "w-1") {
@@ -141,7 +141,7 @@ func nameTaken(s *scene) {
 
 // sameName: a providerID has no more than a name, so a VM that has got the name since is looked at
 // before it counts as the machine's.
-func sameName(s *scene) {
+func sameName(s *env) {
 	labels := map[string]string{
 		"mcm.gardener.cloud/cluster": "c1", "mcm.gardener.cloud/role": "node", "mcm.cluster.x-k8s.io/owner-id": "o-2",
 		"kubevirt.io/vm": "w-1",
@@ -166,7 +166,7 @@ func served(t *testing.T, n *kubevirttest.Namespace) {
 	parsed, _ := d.Parse(class(nil))
 	a, err := d.Open(t.Context(), parsed, cloud.Credentials{"kubeconfig": at.Kubeconfig()})
 	must(t, err)
-	s := &scene{T: t, n: n, class: parsed, account: a}
+	s := &env{T: t, n: n, class: parsed, account: a}
 	_, err = s.create()
 	must(t, err)
 	must(t, n.Move(t.Context())) // after the move that the last call has begun

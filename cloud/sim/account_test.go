@@ -8,8 +8,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-// open returns an account at the scene's cloud, in process, and a parsed class.
-func (s *scene) open(edits spec) (cloud.Account, cloud.Class) {
+// open returns an account at the env's cloud, in process, and a parsed class.
+func (s *env) open(edits spec) (cloud.Account, cloud.Class) {
 	s.Helper()
 	d := s.Driver()
 	c, problems := d.Parse(class("c", edits))
@@ -24,7 +24,7 @@ func (s *scene) open(edits spec) (cloud.Account, cloud.Class) {
 }
 
 // names returns the name tags of the VMs that are there.
-func (s *scene) names() map[string]int {
+func (s *env) names() map[string]int {
 	out := map[string]int{}
 	for _, vm := range s.VMs() {
 		out[vm.Name()]++
@@ -34,7 +34,7 @@ func (s *scene) names() map[string]int {
 
 func TestCreateKnownVM(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(o *sim.Settings) { o.BootTime = sim.Duration(4 * time.Second) })
+	s := newEnv(t, func(o *sim.Settings) { o.BootTime = sim.Duration(4 * time.Second) })
 	a, c := s.open(full())
 	r := cloud.CreateRequest{Ref: cloud.Ref{Name: "a", OwnerID: "o", Class: c}, Token: "t"}
 	vm, err := a.Create(t.Context(), r)
@@ -69,7 +69,7 @@ func TestDeleteOneOfSeveral(t *testing.T) {
 	for name, owner := range map[string]string{"Owned": "o", "OfMCM": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, nil)
+			s := newEnv(t, nil)
 			a, c := s.open(nil)
 			var made []cloud.VM
 			for _, token := range []string{"1", "2"} {
@@ -100,7 +100,7 @@ func TestDeleteOneOfSeveral(t *testing.T) {
 // TestDeleteSaysWhatRemains follows a deletion that takes time.
 func TestDeleteSaysWhatRemains(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(o *sim.Settings) { o.DeleteTime = sim.Duration(6 * time.Second) })
+	s := newEnv(t, func(o *sim.Settings) { o.DeleteTime = sim.Duration(6 * time.Second) })
 	a, c := s.open(nil)
 	ref := cloud.Ref{Name: "a", OwnerID: "o", Class: c}
 	vm, err := a.Create(t.Context(), cloud.CreateRequest{Ref: ref, Token: "t"})
@@ -125,7 +125,7 @@ func TestDeleteSaysWhatRemains(t *testing.T) {
 // TestCreateIsOneCall keeps what a VM costs: the cloud budget is one call.
 func TestCreateIsOneCall(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil)
+	s := newEnv(t, nil)
 	a, c := s.open(nil)
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := a.Create(t.Context(), cloud.CreateRequest{
@@ -191,7 +191,7 @@ func FuzzParse(f *testing.F) {
 // the VM leaves it behind, and leaves one without them alone.
 func TestDeleteAttachedLater(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil)
+	s := newEnv(t, nil)
 	a, c := s.open(nil)
 	ref := cloud.Ref{Name: "a", OwnerID: "o", Class: c}
 	vm, err := a.Create(t.Context(), cloud.CreateRequest{Ref: ref, Token: "t"})

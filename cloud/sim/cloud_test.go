@@ -12,15 +12,15 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-// scene is a Cloud under virtual time.
-type scene struct {
+// env is a Cloud under virtual time.
+type env struct {
 	*testing.T
 	*sim.Cloud
 	clock *clock
 	who   sim.Login
 }
 
-func newScene(t *testing.T, edit func(*sim.Settings)) *scene {
+func newEnv(t *testing.T, edit func(*sim.Settings)) *env {
 	t.Helper()
 	settings := sim.DefaultSettings()
 	if edit != nil {
@@ -28,14 +28,14 @@ func newScene(t *testing.T, edit func(*sim.Settings)) *scene {
 	}
 	now := newClock()
 	c := sim.New(sim.Options{Clock: now, Seed: 7, Settings: settings})
-	return &scene{T: t, Cloud: c, clock: now, who: sim.Login{Account: "demo", Secret: "demo-secret"}}
+	return &env{T: t, Cloud: c, clock: now, who: sim.Login{Account: "demo", Secret: "demo-secret"}}
 }
 
 func input(name string) sim.VMInput {
 	return sim.VMInput{InstanceType: "small", Image: "linux-1", Zone: "sim-1a", Tags: map[string]string{sim.NameTag: name}}
 }
 
-func (s *scene) make(in sim.VMInput) sim.Resource {
+func (s *env) make(in sim.VMInput) sim.Resource {
 	s.Helper()
 	vm, err := s.CreateVM(s.who, "sim-1", in)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *scene) make(in sim.VMInput) sim.Resource {
 }
 
 // state is the state of a VM as the API shows it, or the error's code.
-func (s *scene) state(id string) string {
+func (s *env) state(id string) string {
 	s.Helper()
 	vm, err := s.GetVM(s.who, "sim-1", id)
 	if err != nil {
@@ -63,7 +63,7 @@ func codeOf(err error) string {
 
 func TestVMStateFollowsFromTime(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(o *sim.Settings) {
+	s := newEnv(t, func(o *sim.Settings) {
 		o.BootTime, o.DeleteTime = sim.Duration(10*time.Second), sim.Duration(5*time.Second)
 	})
 	id := s.make(input("a")).ID
@@ -170,7 +170,7 @@ func TestLimits(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, c.edit)
+			s := newEnv(t, c.edit)
 			var last sim.Resource
 			for range c.made {
 				last = s.make(c.in)
@@ -206,7 +206,7 @@ func TestLimits(t *testing.T) {
 
 func TestClientToken(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(o *sim.Settings) { o.Settle = sim.Duration(time.Minute) })
+	s := newEnv(t, func(o *sim.Settings) { o.Settle = sim.Duration(time.Minute) })
 	in := input("a")
 	in.ClientToken = "t"
 	first, again := s.make(in), s.make(in)
@@ -233,7 +233,7 @@ func TestClientToken(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(o *sim.Settings) {
+	s := newEnv(t, func(o *sim.Settings) {
 		o.Accounts = append(o.Accounts, sim.Tenant{ID: "other", SecretKeys: []string{"s"}})
 	})
 	id := s.make(input("a")).ID
@@ -263,7 +263,7 @@ func TestCredentials(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(o *sim.Settings) { o.Accounts[0].RatePerSecond, o.Accounts[0].Burst = 2, 3 })
+	s := newEnv(t, func(o *sim.Settings) { o.Accounts[0].RatePerSecond, o.Accounts[0].Burst = 2, 3 })
 	id := s.make(input("a")).ID
 	for range 2 {
 		if got := s.state(id); got != sim.StateRunning {
@@ -284,7 +284,7 @@ func TestRateLimit(t *testing.T) {
 // A rate of one operation limits no other one.
 func TestRateOfAnOperation(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(o *sim.Settings) {
+	s := newEnv(t, func(o *sim.Settings) {
 		o.Accounts[0].Rates = map[string]sim.Rate{sim.OpCreateVM: {PerSecond: .5, Burst: 2}}
 	})
 	id := s.make(input("a")).ID
@@ -353,7 +353,7 @@ func TestFaults(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, nil)
+			s := newEnv(t, nil)
 			undo := s.AddFault(c.fault)
 			for i, want := range c.want {
 				_, err := s.CreateVM(s.who, "sim-1", input(fmt.Sprintf("vm-%d", i)))
@@ -374,7 +374,7 @@ func TestFaults(t *testing.T) {
 	}
 	t.Run("Boot", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t, nil)
+		s := newEnv(t, nil)
 		s.AddFault(sim.Fault{Op: "*", Mode: sim.FaultBoot, Count: 1, Code: "NoDisk"})
 		if vm := s.make(input("a")); vm.VM.State != sim.StateFailed || vm.VM.Reason != "NoDisk" {
 			t.Errorf("a VM that does not boot is %+v", vm.VM)
@@ -383,7 +383,7 @@ func TestFaults(t *testing.T) {
 	t.Run("Probability", func(t *testing.T) {
 		t.Parallel()
 		outcome := func() (failed []int) {
-			s := newScene(t, nil)
+			s := newEnv(t, nil)
 			s.AddFault(sim.Fault{Op: "*", Probability: 0.3})
 			for i := range 200 {
 				if _, err := s.CreateVM(s.who, "sim-1", input("a")); err != nil {
@@ -401,7 +401,7 @@ func TestFaults(t *testing.T) {
 
 func TestCountsAndLog(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil)
+	s := newEnv(t, nil)
 	s.make(input("a"))
 	_, _ = s.GetVM(s.who, "sim-1", "vm-none")
 	_, _ = s.GetVM(sim.Login{Account: "nobody"}, "sim-1", "vm-none")

@@ -140,7 +140,7 @@ func removeAs(t *testing.T, a cloud.Account, ref cloud.Ref) {
 // TestListOfNames: names and ids are alternatives, tags are not.
 func TestListOfNames(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil)
+	s := newEnv(t, nil)
 	a, c := s.open(full())
 	for i := range 5 {
 		create(t, a, c, i)

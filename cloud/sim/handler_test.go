@@ -12,7 +12,7 @@ import (
 )
 
 // ask sends a request as the account and returns the status and the answer.
-func (s *scene) ask(h http.Handler, method, path, body string) (int, map[string]any) {
+func (s *env) ask(h http.Handler, method, path, body string) (int, map[string]any) {
 	s.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(s.Context(), method, path, strings.NewReader(body))
@@ -91,7 +91,7 @@ func TestHandler(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, nil)
+			s := newEnv(t, nil)
 			status, out := s.ask(sim.Handler(s.Cloud, nil), c.method, c.path, c.body)
 			failure, _ := out["error"].(map[string]any)
 			code, _ := failure["code"].(string)
@@ -105,7 +105,7 @@ func TestHandler(t *testing.T) {
 // TestSettingsMerge changes some settings and leaves the others.
 func TestSettingsMerge(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(o *sim.Settings) {
+	s := newEnv(t, func(o *sim.Settings) {
 		o.Latency = map[string]sim.Duration{"*": sim.Duration(time.Second), sim.OpList: sim.Duration(time.Second)}
 	})
 	h := sim.Handler(s.Cloud, nil)
@@ -129,7 +129,7 @@ func TestSettingsMerge(t *testing.T) {
 // TestOrphanByHand creates an orphan through the ordinary API.
 func TestOrphanByHand(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil)
+	s := newEnv(t, nil)
 	h := sim.Handler(s.Cloud, nil)
 	_, vm := s.ask(h, http.MethodPost, "/v1/regions/sim-1/vms",
 		`{"instanceType":"small","image":"linux-1","userData":"aGk=","tags":{"Name":"orphan","kubernetes.io/cluster/c1":"1",`+

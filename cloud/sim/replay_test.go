@@ -24,7 +24,7 @@ func TestReplay(t *testing.T) {
 	now := newClock()
 	settings := sim.DefaultSettings()
 	settings.BootTime, settings.DeleteTime = sim.Duration(time.Minute), sim.Duration(time.Minute)
-	first := &scene{T: t, clock: now, who: sim.Login{Account: "demo", Secret: "demo-secret"}}
+	first := &env{T: t, clock: now, who: sim.Login{Account: "demo", Secret: "demo-secret"}}
 	first.Cloud = sim.New(sim.Options{Clock: now, Seed: 7, Settings: settings, OnRecord: func(line []byte) {
 		lines.Write(line)
 	}})
@@ -38,7 +38,7 @@ func TestReplay(t *testing.T) {
 	lines.WriteString(`{"resource":{"kind":"vm"`) // cut off by a crash
 
 	for _, text := range []string{lines.String(), string(first.Lines())} {
-		second := &scene{T: t, clock: now, who: first.who}
+		second := &env{T: t, clock: now, who: first.who}
 		second.Cloud = sim.New(sim.Options{Clock: now, Seed: 99, Settings: sim.DefaultSettings()})
 		if err := second.Replay(strings.NewReader(text)); err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestReplay(t *testing.T) {
 // TestServerGone calls a cloud whose process is away.
 func TestServerGone(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil)
+	s := newEnv(t, nil)
 	server := httptest.NewServer(sim.Handler(s.Cloud, nil))
 	d := sim.NewDriver(server.Client().Transport)
 	c, _ := d.Parse(class("x", spec{"endpoint": server.URL}))
@@ -112,7 +112,7 @@ func TestServerGone(t *testing.T) {
 // TestLatency sees the delay of a call before and after its effect.
 func TestLatency(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(o *sim.Settings) {
+	s := newEnv(t, func(o *sim.Settings) {
 		o.Latency = map[string]sim.Duration{"*": sim.Duration(2 * time.Second), sim.OpList: sim.Duration(8 * time.Second)}
 	})
 	var slept []time.Duration

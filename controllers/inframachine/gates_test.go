@@ -13,12 +13,12 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-// A harm is what keeps a VM from being made, and how that is said and mended.
+// A harm is what keeps a VM from being made, and how that is said and corrected.
 type harm struct {
 	reason string
 	harm   func(w *env)
 	want   string
-	mend   func(w *env)
+	repair func(w *env)
 }
 
 func harms() map[string]harm {
@@ -91,8 +91,8 @@ func harms() map[string]harm {
 			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" ` +
 				`in namespace "ns"; create it or name another one`,
 			func(w *env) {
-				harms()["NoClass"].mend(w)
-				harms()["NoBootstrapData"].mend(w)
+				harms()["NoClass"].repair(w)
+				harms()["NoBootstrapData"].repair(w)
 			},
 		},
 		"ForeignClass": {
@@ -169,7 +169,7 @@ func TestGates(t *testing.T) {
 			if made, _ := w.vms(); made != 0 || createStarted(w.get("m")) {
 				t.Errorf("%d VMs made, intent %v: %s", made, createStarted(w.get("m")), tc.reason)
 			}
-			tc.mend(w)
+			tc.repair(w)
 			w.settle("m", w.isProvisioned("m"))
 		})
 	}
@@ -212,7 +212,7 @@ func TestBadInputHoldsNoDeletion(t *testing.T) {
 				strings.TrimPrefix(tc.want, "False")) || !strings.Contains(got, machinev1.ReleaseAnnotation+"=true") {
 				t.Errorf("Deleting is %q, want what is missing and how to let go", got)
 			}
-			tc.mend(w)
+			tc.repair(w)
 			w.settle("m", w.gone())
 		})
 	}

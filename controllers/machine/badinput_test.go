@@ -17,21 +17,21 @@ func TestBadInputIsToldAndMended(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		breaks func(*world, *machinev1.Machine)
-		mends  func(*world)
+		breaks func(*env, *machinev1.Machine)
+		repair func(*env)
 		kind   string // condition
 		want   []string
 	}{
 		"ClassMissing": {
 			reason: "The condition has to name the class.",
-			breaks: func(w *world, _ *machinev1.Machine) { w.dropClass() },
-			mends:  func(w *world) { w.create(smallClass()) },
+			breaks: func(w *env, _ *machinev1.Machine) { w.dropClass() },
+			repair: func(w *env) { w.create(smallClass()) },
 			kind:   machinev1.ConditionVMReady, want: []string{"ClassNotFound", `"small"`, "spec.class.name"},
 		},
 		"KindMissing": {
 			reason: "The condition has to name the field.",
-			breaks: func(_ *world, m *machinev1.Machine) { m.Spec.Class.Kind = "" },
-			mends: func(w *world) {
+			breaks: func(_ *env, m *machinev1.Machine) { m.Spec.Class.Kind = "" },
+			repair: func(w *env) {
 				m := w.machine("m")
 				m.Spec.Class.Kind = machinev1.MachineClassKind
 				w.update(m)
@@ -40,35 +40,35 @@ func TestBadInputIsToldAndMended(t *testing.T) {
 		},
 		"ProviderUnknown": {
 			reason: "The condition has to say which providers there are.",
-			breaks: func(w *world, _ *machinev1.Machine) {
+			breaks: func(w *env, _ *machinev1.Machine) {
 				w.editClass(func(c *machinev1.MachineClass) { c.Provider = "nowhere" })
 			},
-			mends: func(w *world) { w.editClass(func(c *machinev1.MachineClass) { c.Provider = "SIM" }) },
-			kind:  machinev1.ConditionVMReady, want: []string{"provider", "nowhere", "sim"},
+			repair: func(w *env) { w.editClass(func(c *machinev1.MachineClass) { c.Provider = "SIM" }) },
+			kind:   machinev1.ConditionVMReady, want: []string{"provider", "nowhere", "sim"},
 		},
 		"SpecUndecodable": {
 			reason: "A spec that is no object is told.",
-			breaks: func(w *world, _ *machinev1.Machine) {
+			breaks: func(w *env, _ *machinev1.Machine) {
 				w.editClass(func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = []byte(`[]`) })
 			},
-			mends: func(w *world) {
+			repair: func(w *env) {
 				w.editClass(func(c *machinev1.MachineClass) { c.ProviderSpec = smallClass().ProviderSpec })
 			},
 			kind: machinev1.ConditionVMReady, want: []string{"InvalidSpec", "providerSpec"},
 		},
 		"UserDataMissing": {
 			reason: "The condition has to name the key.",
-			breaks: func(w *world, _ *machinev1.Machine) {
+			breaks: func(w *env, _ *machinev1.Machine) {
 				w.editSecret(func(s *corev1.Secret) { delete(s.Data, "userData") })
 			},
-			mends: func(w *world) { w.editSecret(func(s *corev1.Secret) { s.Data = smallSecret().Data }) },
-			kind:  machinev1.ConditionVMReady, want: []string{"InvalidUserData", "userData"},
+			repair: func(w *env) { w.editSecret(func(s *corev1.Secret) { s.Data = smallSecret().Data }) },
+			kind:   machinev1.ConditionVMReady, want: []string{"InvalidUserData", "userData"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			m := newMachine("m", w.clock.Now())
 			tc.breaks(w, m)
 			w.create(m)
@@ -87,7 +87,7 @@ func TestBadInputIsToldAndMended(t *testing.T) {
 			if told := len(w.events.Events); told != 1 {
 				t.Errorf("%d Events in 3 passes, want 1", told)
 			}
-			tc.mends(w)
+			tc.repair(w)
 			w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
 		})
 	}
@@ -95,7 +95,7 @@ func TestBadInputIsToldAndMended(t *testing.T) {
 
 func TestBadSpecDoesNotBlockDeletion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	w.editClass(func(c *machinev1.MachineClass) {
 		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`,
@@ -112,7 +112,7 @@ func TestBadSpecDoesNotBlockDeletion(t *testing.T) {
 
 func TestDeletionWithoutClassWaitsVisiblyUntilReleased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	w.dropClass()
 	w.delete(w.machine("m"))
@@ -135,7 +135,7 @@ func TestDeletionWithoutClassWaitsVisiblyUntilReleased(t *testing.T) {
 
 func TestMachineThatNeverHadAClassGoesAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	m := newMachine("m", w.clock.Now())
 	m.Spec.Class.Name = "typo"
 	w.create(m)
@@ -151,7 +151,7 @@ func TestNamesOfAnyLength(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"m", strings.Repeat("n", 63), strings.Repeat("long", 63) + "x"} {
 		long := len(name) > 63
-		w := newWorld(t, interceptor.Funcs{})
+		w := newEnv(t, interceptor.Funcs{})
 		w.create(newMachine(name, w.clock.Now()))
 		for range 5 {
 			if _, err := w.reconcile(name); err != nil {
@@ -169,13 +169,13 @@ func TestNamesOfAnyLength(t *testing.T) {
 }
 
 // dropClass removes the class as somebody who forces it would.
-func (w *world) dropClass() {
+func (w *env) dropClass() {
 	w.Helper()
 	w.editClass(func(c *machinev1.MachineClass) { c.Finalizers = nil })
 	w.delete(&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: namespace}})
 }
 
-func (w *world) editClass(edit func(*machinev1.MachineClass)) {
+func (w *env) editClass(edit func(*machinev1.MachineClass)) {
 	w.Helper()
 	c := &machinev1.MachineClass{}
 	if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "small"}, c); err != nil {
@@ -187,7 +187,7 @@ func (w *world) editClass(edit func(*machinev1.MachineClass)) {
 	}
 }
 
-func (w *world) editSecret(edit func(*corev1.Secret)) {
+func (w *env) editSecret(edit func(*corev1.Secret)) {
 	w.Helper()
 	s := &corev1.Secret{}
 	if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "small"}, s); err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
-// onAWS is a world whose cloud is EC2 and S3.
+// onAWS is an env whose cloud is EC2 and S3.
 type onAWS struct {
-	*world
+	*env
 	ec2 *ec2test.Cloud
 	s3  *s3test.Store
 }
@@ -28,7 +28,7 @@ type onAWS struct {
 // newAWS has a class of AWS, with further fields, in place of the usual one.
 func newAWS(t *testing.T, more string) *onAWS {
 	t.Helper()
-	w := &onAWS{world: newWorld(t, interceptor.Funcs{})}
+	w := &onAWS{env: newEnv(t, interceptor.Funcs{})}
 	harness.Edit(w.Cluster, smallClass(), func(c *machinev1.MachineClass) {
 		c.Provider, c.ProviderSpec.Raw = "AWS", []byte(`{"ami":"ami-1","region":"eu-west-1","machineType":"m5.large",
 			"iam":{"name":"nodes"},"networkInterfaces":[{"subnetID":"subnet-a1","securityGroupIDs":["sg-1"]}],`+more+`

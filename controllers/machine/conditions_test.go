@@ -17,7 +17,7 @@ import (
 
 func TestAFreezeThatIsOverIsNotToldAnyMore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.cloud.SetCapacity("sim-1a", "small", 0)
 	w.create(newMachine("m", w.clock.Now()))
 	frozen := true
@@ -37,7 +37,7 @@ func TestAFreezeThatIsOverIsNotToldAnyMore(t *testing.T) {
 
 func TestARefusalOfTheAPIServerIsSaid(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{
+	w := newEnv(t, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if _, ok := o.(*corev1.Secret); ok {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, o.GetName(), nil)
@@ -57,7 +57,7 @@ func TestARefusalOfTheAPIServerIsSaid(t *testing.T) {
 
 func TestANodeThatDoesNotGetReadyIsNamedAfterAWhile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.create(newMachine("m", w.clock.Now()))
 	w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
 	w.join("m", corev1.ConditionFalse)
@@ -74,7 +74,7 @@ func TestANodeThatDoesNotGetReadyIsNamedAfterAWhile(t *testing.T) {
 
 func TestANodeRunsThoughItsTokenMayNotBeRemoved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{
+	w := newEnv(t, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			if _, ok := o.(*corev1.Secret); ok {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, o.GetName(), nil)

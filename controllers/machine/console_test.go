@@ -24,7 +24,7 @@ import (
 const refusedCA = `kubelet[905]: "Unable to register node" err="x509: certificate signed by unknown authority"`
 
 // pending brings Machine name of a set up to the moment before its creation times out.
-func (w *world) pending(name, says string) {
+func (w *env) pending(name, says string) {
 	w.Helper()
 	if harness.Find[machinev1.MachineSet](w.Cluster, keyOf("set")) == nil {
 		w.create(fixture.MachineSet("set", "small", 1, fixture.In[*machinev1.MachineSet](namespace),
@@ -51,7 +51,7 @@ func (w *world) pending(name, says string) {
 }
 
 // evidence is what the pool's Secret keeps; nil if there is none.
-func (w *world) evidence() (*corev1.Secret, []console.Failure) {
+func (w *env) evidence() (*corev1.Secret, []console.Failure) {
 	w.Helper()
 	secret := harness.Find[corev1.Secret](w.Cluster, keyOf(console.SecretName("machine.sapcloud.io", "MachineDeployment",
 		"pool")))
@@ -65,7 +65,7 @@ func (w *world) evidence() (*corev1.Secret, []console.Failure) {
 
 func TestConsoleOfAMachineThatDidNotJoinIsKept(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.pending("a", "token abcdef.c4n4ry0123456789\n"+refusedCA)
 	if secret, _ := w.evidence(); secret != nil || w.cloud.Calls(sim.OpGetConsole) != 0 {
 		t.Fatal("a console was read of a machine that has time left")
@@ -109,7 +109,7 @@ func TestConsoleIsReadOnce(t *testing.T) {
 	t.Parallel()
 	for _, crash := range []bool{false, true} {
 		refuse := false
-		w := newWorld(t, interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string,
+		w := newEnv(t, interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string,
 			o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
 		) error {
 			if refuse {
@@ -144,7 +144,7 @@ func TestMachineFailsWithoutConsole(t *testing.T) {
 		}
 		return c.Create(ctx, o, opts...)
 	}
-	without := newWorld(t, interceptor.Funcs{})
+	without := newEnv(t, interceptor.Funcs{})
 	without.controller.Evidence = nil
 	without.pending("a", refusedCA)
 	without.pass(21 * time.Minute)
@@ -173,7 +173,7 @@ func TestMachineFailsWithoutConsole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, c.faults)
+			w := newEnv(t, c.faults)
 			if c.wrap != nil {
 				w.wraps = []cloud.Middleware{c.wrap}
 				w.restart()
@@ -202,7 +202,7 @@ func (brokenConsole) Console(context.Context, cloud.Ref) (string, error) {
 // TestEvidenceIsBounded: a fault of a whole pool costs a few reads, and its Secret stays small.
 func TestEvidenceIsBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	long := strings.Repeat("x", 300) + "\n"
 	for i := range 5 {
 		w.pending(fmt.Sprintf("m%d", i), strings.Repeat(long, 200))
@@ -229,7 +229,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 // TestForeignSecretStays: a Secret that somebody else made under that name is theirs.
 func TestForeignSecretStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	name := console.SecretName("machine.sapcloud.io", "MachineDeployment", "pool")
 	w.create(fixture.Secret(name, map[string]string{"a": "b"}, fixture.In[*corev1.Secret](namespace)))
 	w.pending("a", refusedCA)

@@ -19,7 +19,7 @@ import (
 
 func TestMachineJoinsAndLeaves(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.create(newMachine("m", w.clock.Now()))
 	w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
 
@@ -68,7 +68,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	}
-	w := newWorld(t, count)
+	w := newEnv(t, count)
 	w.running("m")
 	writes = 0
 	for range 5 {
@@ -87,7 +87,7 @@ func TestLostAnswersMakeOneVM(t *testing.T) {
 	for _, mode := range []string{sim.FaultBefore, sim.FaultAfter, sim.FaultDrop, sim.FaultLost, sim.FaultThrottle} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: mode, Count: 2})
 			w.create(newMachine("m", w.clock.Now()))
 			w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
@@ -101,7 +101,7 @@ func TestLostAnswersMakeOneVM(t *testing.T) {
 func TestCrashBetweenCreateAndRecordKeepsTheVM(t *testing.T) {
 	t.Parallel()
 	broken := true
-	w := newWorld(t, interceptor.Funcs{
+	w := newEnv(t, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
 			opts ...client.PatchOption,
 		) error {
@@ -126,7 +126,7 @@ func TestCrashBetweenCreateAndRecordKeepsTheVM(t *testing.T) {
 func TestDeletionFindsAVMThatWasNeverRecorded(t *testing.T) {
 	t.Parallel()
 	broken := true
-	w := newWorld(t, interceptor.Funcs{
+	w := newEnv(t, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
 			opts ...client.PatchOption,
 		) error {
@@ -155,7 +155,7 @@ func TestDeletionFindsAVMThatWasNeverRecorded(t *testing.T) {
 
 func TestExhaustedCapacityReachesTheAutoscaler(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.cloud.SetCapacity("sim-1a", "small", 0)
 	w.create(newMachine("m", w.clock.Now()))
 	_, _ = w.reconcile("m")
@@ -174,7 +174,7 @@ func TestExhaustedCapacityReachesTheAutoscaler(t *testing.T) {
 
 func TestOneUnhealthyMachineOfAPoolIsReplacedAtATime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	for _, name := range []string{"a", "b"} {
 		w.running(name)
 		m := w.machine(name)
@@ -198,7 +198,7 @@ func TestOneUnhealthyMachineOfAPoolIsReplacedAtATime(t *testing.T) {
 
 func TestNodeOfTwoMachinesIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("a")
 	rival := newMachine("b", w.clock.Now())
 	rival.Labels = map[string]string{machinev1.NodeLabel: "a"}
@@ -218,7 +218,7 @@ func TestNodeOfTwoMachinesIsLeftAlone(t *testing.T) {
 
 func TestFrozenDecidesNothingAndStillDeletes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	w.controller.Frozen = func() bool { return true }
 	w.setUnready("m")
@@ -231,14 +231,14 @@ func TestFrozenDecidesNothingAndStillDeletes(t *testing.T) {
 	w.settle("m", func() bool { return w.machine("m") == nil })
 }
 
-func (w *world) update(m *machinev1.Machine) {
+func (w *env) update(m *machinev1.Machine) {
 	w.Helper()
 	if err := w.client.Update(w.Context(), m); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) bootstrapTokens() int {
+func (w *env) bootstrapTokens() int {
 	w.Helper()
 	var list corev1.SecretList
 	if err := w.client.List(w.Context(), &list, client.InNamespace(metav1.NamespaceSystem)); err != nil {

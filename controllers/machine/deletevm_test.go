@@ -15,7 +15,7 @@ import (
 func TestDeniedDeletionIsReleasedByTheUser(t *testing.T) {
 	t.Parallel()
 	for _, recorded := range []bool{true, false} {
-		w := newWorld(t, interceptor.Funcs{})
+		w := newEnv(t, interceptor.Funcs{})
 		w.running("m")
 		if !recorded {
 			m := w.machine("m")
@@ -47,7 +47,7 @@ func otherClass(name string, change func(*machinev1.MachineClass)) *machinev1.Ma
 }
 
 // loseClass removes a class as somebody does who takes its finalizer off.
-func (w *world) loseClass(name string) {
+func (w *env) loseClass(name string) {
 	w.Helper()
 	c := &machinev1.MachineClass{}
 	if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, c); err != nil {
@@ -72,7 +72,7 @@ func TestDeletionWithAnotherClass(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		classes []*machinev1.MachineClass
-		prepare func(*world)
+		prepare func(*env)
 		waits   string // in the condition; empty: the VM goes
 	}{
 		"SameAccount": {
@@ -106,7 +106,7 @@ func TestDeletionWithAnotherClass(t *testing.T) {
 		"OtherOwner": {
 			reason: "The VM has another machine's owner id.", waits: `with "a": `,
 			classes: []*machinev1.MachineClass{otherClass("a", nil)},
-			prepare: func(w *world) {
+			prepare: func(w *env) {
 				m := w.machine("m")
 				machinev1.SetAnnotation(m, machinev1.OwnerIDAnnotation, "somebody-else")
 				w.update(m)
@@ -120,7 +120,7 @@ func TestDeletionWithAnotherClass(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.running("m")
 			for _, c := range tc.classes {
 				w.create(c)
@@ -162,7 +162,7 @@ func TestDeletionWithAnotherClass(t *testing.T) {
 // any more means that it is gone only if it has found it before.
 func TestSubstituteClassIsRecordedFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	w.create(otherClass("a", nil))
 	w.create(otherClass("b", nil))
@@ -186,7 +186,7 @@ func TestSubstituteClassIsRecordedFirst(t *testing.T) {
 // A class whose Secret is gone is as good as none.
 func TestDeletionWithAnotherClassWithoutSecret(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	spare := smallSecret()
 	spare.Name = "spare"

@@ -15,21 +15,21 @@ func TestAHealthyNodeOutweighsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		happen func(*world)
+		happen func(*env)
 	}{
-		"EmptyList": {"a permission was taken away, and the cloud shows no VM any more", func(w *world) {
+		"EmptyList": {"a permission was taken away, and the cloud shows no VM any more", func(w *env) {
 			for _, r := range w.cloud.VMs() {
 				w.cloud.Terminate(r.ID, "NotShown")
 			}
 		}},
-		"ClockAhead":  {"the clock of the manager is an hour ahead", func(w *world) { w.pass(time.Hour) }},
-		"ClockBehind": {"the clock of the manager is an hour behind", func(w *world) { w.pass(-time.Hour) }},
+		"ClockAhead":  {"the clock of the manager is an hour ahead", func(w *env) { w.pass(time.Hour) }},
+		"ClockBehind": {"the clock of the manager is an hour behind", func(w *env) { w.pass(-time.Hour) }},
 	}
 	for name, tc := range cases {
 		for _, restarts := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, interceptor.Funcs{})
+				w := newEnv(t, interceptor.Funcs{})
 				w.running("m")
 				tc.happen(w)
 				if restarts {

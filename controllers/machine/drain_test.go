@@ -45,7 +45,7 @@ func podOn(node string) *corev1.Pod {
 
 func TestDeletionWaitsForPodsAndSaysSo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, refusing())
+	w := newEnv(t, refusing())
 	w.running("m")
 	w.create(podOn("m"))
 	w.delete(w.machine("m"))
@@ -79,7 +79,7 @@ func TestDeletionWaitsForPodsAndSaysSo(t *testing.T) {
 
 func TestForceDeletionDoesNotWaitForPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, refusing())
+	w := newEnv(t, refusing())
 	w.running("m")
 	w.create(podOn("m"))
 	m := w.machine("m")
@@ -95,7 +95,7 @@ func TestForceDeletionDoesNotWaitForPods(t *testing.T) {
 
 func TestFailedMachineIsPreserved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	m := w.machine("m")
 	m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveWhenFailed
@@ -148,7 +148,7 @@ func TestFailedMachineIsPreserved(t *testing.T) {
 
 func TestUpdateInPlace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	steps := []struct {
 		reason string
@@ -202,7 +202,7 @@ func TestDescriptionNamesTheStepThatIsNotDone(t *testing.T) {
 		machinev1.StepGetVMStatus, machinev1.StepDrain, machinev1.StepDeleteAttachments,
 		machinev1.StepDeleteVM, machinev1.StepDeleteNode, machinev1.StepRemoveFinalizer,
 	}
-	w := newWorld(t, refusing())
+	w := newEnv(t, refusing())
 	w.running("m")
 	pod := podOn("m")
 	pod.Labels = map[string]string{"app": "a"}
@@ -231,7 +231,7 @@ func TestDescriptionNamesTheStepThatIsNotDone(t *testing.T) {
 
 func TestDescriptionKeepsItsStepWhateverTheCloudSays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{
+	w := newEnv(t, interceptor.Funcs{
 		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object,
 			...client.SubResourceCreateOption,
 		) error {
@@ -280,7 +280,7 @@ func TestOnlyTheOwnNodeIsTouched(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.running("m")
 			if tc.other != nil {
 				w.create(tc.other)
@@ -307,7 +307,7 @@ func TestOnlyTheOwnNodeIsTouched(t *testing.T) {
 
 func TestPreservationLeavesTheNodeOfAnotherMachineAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("a")
 	w.create(podOn("a"))
 	failed := claimed("b", namespace, "a")

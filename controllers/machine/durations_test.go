@@ -32,7 +32,7 @@ func (s *stopwatch) FailedJoin(*machinev1.Machine, string, string) {
 
 func TestEachStepOfALifeIsMeasuredOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	watch := &stopwatch{}
 	w.controller.Durations = watch
 	w.editClass(func(c *machinev1.MachineClass) {
@@ -54,7 +54,7 @@ func TestEachStepOfALifeIsMeasuredOnce(t *testing.T) {
 // Steps that end while the class is missing are not measured: their place is not known.
 func TestStepsWithoutClassAreNotMeasured(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	watch := &stopwatch{}
 	w.controller.Durations = watch
@@ -104,7 +104,7 @@ func TestDrainEndsOnce(t *testing.T) {
 // deletion of the Machine.
 func TestDrainIsMeasuredFromItsBeginning(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	watch := &stopwatch{}
 	w.controller.Durations = watch
 	w.running("m")

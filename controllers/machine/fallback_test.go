@@ -17,9 +17,9 @@ import (
 
 // fallbackWorld has a set of class small that falls back to class large, and whose cloud has no
 // room for class small.
-func fallbackWorld(t *testing.T) *world {
+func fallbackWorld(t *testing.T) *env {
 	t.Helper()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.create(fixture.MachineClass("large", fixture.In[*machinev1.MachineClass](namespace),
 		fixture.ProviderSpec(map[string]any{"instanceType": "large"}), func(c *machinev1.MachineClass) {
 			c.Finalizers = []string{machinev1.Finalizer}
@@ -35,7 +35,7 @@ func fallbackWorld(t *testing.T) *world {
 }
 
 // createOfSet creates Machine m of the set.
-func (w *world) createOfSet() {
+func (w *env) createOfSet() {
 	w.Helper()
 	m := newMachine("m", w.clock.Now())
 	m.OwnerReferences = []metav1.OwnerReference{{

@@ -50,7 +50,7 @@ func TestNameIsKept(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.fence = fence.New(w.clock, time.Hour)
 			w.fence.Acquired(w.clock.Now())
 			w.restart()

@@ -90,11 +90,11 @@ func obstacles() map[string]obstacle {
 	}
 }
 
-// obstructed is a world whose running Machine m is deleted, and whose drain fails.
-func obstructed(t *testing.T, f obstacle, prepare func(*world)) (w *world, stands *bool) {
+// obstructed is an env whose running Machine m is deleted, and whose drain fails.
+func obstructed(t *testing.T, f obstacle, prepare func(*env)) (w *env, stands *bool) {
 	t.Helper()
 	stands = new(bool)
-	w = newWorld(t, f.faults(stands))
+	w = newEnv(t, f.faults(stands))
 	w.running("m")
 	w.create(podOn("m"))
 	prepare(w)
@@ -104,7 +104,7 @@ func obstructed(t *testing.T, f obstacle, prepare func(*world)) (w *world, stand
 }
 
 // passes runs that many passes, however they end.
-func (w *world) passes(n int) {
+func (w *env) passes(n int) {
 	w.Helper()
 	for range n {
 		_, _ = w.reconcile("m")
@@ -112,8 +112,8 @@ func (w *world) passes(n int) {
 	}
 }
 
-func forceLabel(value string) func(*world) {
-	return func(w *world) {
+func forceLabel(value string) func(*env) {
+	return func(w *env) {
 		m := w.machine("m")
 		m.Labels[machinev1.ForceDeletionLabel] = value
 		w.update(m)
@@ -123,14 +123,14 @@ func forceLabel(value string) func(*world) {
 func TestForcedDeletionContinuesAfterFailedDrain(t *testing.T) {
 	t.Parallel()
 	forces := map[string]struct {
-		prepare, later func(*world)
+		prepare, later func(*env)
 		why            string
 	}{
-		"Label": {forceLabel("True"), func(*world) {}, "label force-deletion"},
-		"Timeout": {func(*world) {}, func(w *world) {
+		"Label": {forceLabel("True"), func(*env) {}, "label force-deletion"},
+		"Timeout": {func(*env) {}, func(w *env) {
 			w.pass(3 * time.Hour)
 		}, "drain timeout of 2h0m0s"},
-		"NotReady": {func(w *world) { w.setUnready("m"); w.pass(6 * time.Minute) }, func(*world) {}, "unready"},
+		"NotReady": {func(w *env) { w.setUnready("m"); w.pass(6 * time.Minute) }, func(*env) {}, "unready"},
 	}
 	for name, f := range obstacles() {
 		for by, force := range forces {
@@ -160,7 +160,7 @@ func TestDeletionThatIsNotForcedWaitsForTheDrain(t *testing.T) {
 	for name, f := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, _ := obstructed(t, f, func(*world) {})
+			w, _ := obstructed(t, f, func(*env) {})
 			w.passes(8)
 			if _, live := w.vms(); live != 1 {
 				t.Errorf("%d VMs: %s must not cost a VM before the drain timeout", live, f.reason)
@@ -192,7 +192,7 @@ func TestSkippedDrainKeepsItsFirstMessage(t *testing.T) {
 func TestForcedDeletionWaitsForVolumeAttachments(t *testing.T) {
 	t.Parallel()
 	f := obstacles()["Unreachable"]
-	w, stands := obstructed(t, f, func(w *world) {
+	w, stands := obstructed(t, f, func(w *env) {
 		forceLabel("true")(w)
 		n := w.nodeNamed("m")
 		n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/x^1"}}
@@ -212,7 +212,7 @@ func TestForcedDeletionWaitsForVolumeAttachments(t *testing.T) {
 }
 
 // heardOne returns the one Event of that reason; it fails if there is none or more.
-func (w *world) heardOne(reason string) string {
+func (w *env) heardOne(reason string) string {
 	w.Helper()
 	var found []string
 	for len(w.events.Events) > 0 {
@@ -229,7 +229,7 @@ func (w *world) heardOne(reason string) string {
 // As in MCM, drainTimeout: 0s is over at once: nothing waits for the pods.
 func TestZeroDrainTimeoutForcesAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, refusing())
+	w := newEnv(t, refusing())
 	w.running("m")
 	w.create(podOn("m"))
 	m := w.machine("m")

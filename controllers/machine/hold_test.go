@@ -15,7 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 )
 
-func (w *world) edit(name string, change func(*machinev1.Machine)) {
+func (w *env) edit(name string, change func(*machinev1.Machine)) {
 	w.Helper()
 	m := w.machine(name)
 	change(m)
@@ -25,13 +25,13 @@ func (w *world) edit(name string, change func(*machinev1.Machine)) {
 }
 
 // hold holds a machine and waits for the answer.
-func (w *world) hold(name, value string) {
+func (w *env) hold(name, value string) {
 	w.Helper()
 	w.edit(name, func(m *machinev1.Machine) { machinev1.SetAnnotation(m, machinev1.MigrationHoldAnnotation, value) })
 	w.settle(name, func() bool { return machinev1.HoldAnswered(w.machine(name)) })
 }
 
-func (w *world) release(name string) {
+func (w *env) release(name string) {
 	w.Helper()
 	w.edit(name, func(m *machinev1.Machine) { machinev1.DropHold(m) })
 }
@@ -42,28 +42,28 @@ func TestHeld(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		before func(*world) // brings the machine "m" to where it is held; nil for Running
-		during func(*world)
-		after  func(*world) bool // what comes of it once it is released
+		before func(*env) // brings the machine "m" to where it is held; nil for Running
+		during func(*env)
+		after  func(*env) bool // what comes of it once it is released
 	}{
 		"Deleted": {
 			"A deletion waits, with the finalizer in place.", nil,
-			func(w *world) { w.delete(w.machine("m")) },
-			func(w *world) bool { _, live := w.vms(); return w.machine("m") == nil && live == 0 },
+			func(w *env) { w.delete(w.machine("m")) },
+			func(w *env) bool { _, live := w.vms(); return w.machine("m") == nil && live == 0 },
 		},
 		"Unready": {
 			"An unhealthy node is not held against it, however long.", nil,
-			func(w *world) { w.setUnready("m"); w.pass(24 * time.Hour) },
-			func(w *world) bool { return w.phase("m") == machinev1.MachineFailed },
+			func(w *env) { w.setUnready("m"); w.pass(24 * time.Hour) },
+			func(w *env) bool { return w.phase("m") == machinev1.MachineFailed },
 		},
 		"NoNode": {
 			"Neither is a node that is gone.", nil,
-			func(w *world) { w.delete(w.nodeNamed("m")); w.pass(24 * time.Hour) },
-			func(w *world) bool { return w.phase("m") == machinev1.MachineFailed },
+			func(w *env) { w.delete(w.nodeNamed("m")); w.pass(24 * time.Hour) },
+			func(w *env) bool { return w.phase("m") == machinev1.MachineFailed },
 		},
 		"Draining": {
 			"A drain that has begun stops, and goes on afterwards.",
-			func(w *world) {
+			func(w *env) {
 				w.running("m")
 				w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 					Namespace: namespace, Name: "p",
@@ -72,7 +72,7 @@ func TestHeld(t *testing.T) {
 				w.delete(w.machine("m"))
 				w.settle("m", func() bool { return w.nodeNamed("m").Spec.Unschedulable })
 			},
-			func(w *world) {
+			func(w *env) {
 				p := &corev1.Pod{}
 				if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "p"}, p); err != nil {
 					w.Fatal(err)
@@ -82,30 +82,30 @@ func TestHeld(t *testing.T) {
 					w.Fatal(err)
 				}
 			},
-			func(w *world) bool { _, live := w.vms(); return w.machine("m") == nil && live == 0 },
+			func(w *env) bool { _, live := w.vms(); return w.machine("m") == nil && live == 0 },
 		},
 		"NoVM": {
 			"A machine without VM gets none.",
-			func(w *world) { w.create(newMachine("m", w.clock.Now())) },
-			func(w *world) { w.pass(time.Hour) },
-			func(w *world) bool { _, live := w.vms(); return live == 1 },
+			func(w *env) { w.create(newMachine("m", w.clock.Now())) },
+			func(w *env) { w.pass(time.Hour) },
+			func(w *env) bool { _, live := w.vms(); return live == 1 },
 		},
 		"Template": {
 			"An update in place that is asked for does not begin.", nil,
-			func(w *world) {
+			func(w *env) {
 				n := w.nodeNamed("m")
 				n.Labels = map[string]string{machinev1.CandidateForUpdateLabel: "true"}
 				if err := w.client.Update(w.Context(), n); err != nil {
 					w.Fatal(err)
 				}
 			},
-			func(w *world) bool { return nodeConditionOf(w.nodeNamed("m"), machinev1.NodeInPlaceUpdate) != nil },
+			func(w *env) bool { return nodeConditionOf(w.nodeNamed("m"), machinev1.NodeInPlaceUpdate) != nil },
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			if tc.before == nil {
 				w.running("m")
 			} else {
@@ -147,7 +147,7 @@ func TestHeld(t *testing.T) {
 // when the hold comes; it is not answered before that is over.
 func TestHoldWaitsForNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	w.controller.Visits = &hold.Visits{}
 	end := w.controller.Visits.Begin("m")
@@ -168,7 +168,7 @@ func TestHoldWaitsForNode(t *testing.T) {
 // goes, so that a later hold of the same value is not taken for answered.
 func TestReleasedWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	before := maps.Clone(w.machine("m").Annotations)
 	w.hold("m", "x")

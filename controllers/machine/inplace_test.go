@@ -12,7 +12,7 @@ import (
 
 func TestUnhealthyNodeIsNoticedWhileItIsDrainedInPlace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, refusing())
+	w := newEnv(t, refusing())
 	w.running("m")
 	w.create(podOn("m"))
 	for _, label := range []string{machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel} {

@@ -15,7 +15,7 @@ import (
 // TestJoinIsRecorded: beside the conditions of the node, which come and go, and once.
 func TestJoinIsRecorded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("a")
 	joined := joining.Recorded(w.machine("a"))
 	if joined == nil || joined.Status != corev1.ConditionTrue || !joined.LastTransitionTime.Time.Equal(w.clock.Now()) {
@@ -42,7 +42,7 @@ func TestJoinIsRecorded(t *testing.T) {
 // TestFailedJoinIsRecorded: not before the Machine has failed.
 func TestFailedJoinIsRecorded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.create(newMachine("a", w.clock.Now()))
 	w.settle("a", func() bool { return w.phase("a") == machinev1.MachinePending })
 	if c := joining.Recorded(w.machine("a")); c != nil {
@@ -59,7 +59,7 @@ func TestFailedJoinIsRecorded(t *testing.T) {
 // TestARefusedVMIsNoFailedJoin: more time would not help a machine that the cloud refuses.
 func TestARefusedVMIsNoFailedJoin(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	class := &machinev1.MachineClass{}
 	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(smallClass()), class); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 // makeAsMCM makes a VM for a machine as MCM does: tagged with its name, and
 // with nothing of ours.
-func (w *world) makeAsMCM(name string) {
+func (w *env) makeAsMCM(name string) {
 	w.Helper()
 	_, err := w.cloud.CreateVM(sim.Login{Account: "demo", Secret: "demo-secret"}, "sim-1", sim.VMInput{
 		ClientToken: "of MCM", Zone: "sim-1a", InstanceType: "small", Image: "linux-1",
@@ -29,7 +29,7 @@ func (w *world) makeAsMCM(name string) {
 
 func TestMachineThatMCMBeganKeepsTheVMOfMCM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.makeAsMCM("m")
 	m := newMachine("m", w.clock.Now())
 	m.Finalizers = []string{machinev1.Finalizer} // MCM's first write, then it died between create and record
@@ -46,7 +46,7 @@ func TestMachineThatMCMBeganKeepsTheVMOfMCM(t *testing.T) {
 
 func TestMachineThatMCMBeganWithoutVMGetsOne(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	m := newMachine("m", w.clock.Now())
 	m.Finalizers = []string{machinev1.Finalizer}
 	w.create(m)
@@ -58,7 +58,7 @@ func TestMachineThatMCMBeganWithoutVMGetsOne(t *testing.T) {
 
 func TestLostProviderIDIsLearntAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	m := w.machine("m")
 	id := m.Spec.ProviderID
@@ -80,7 +80,7 @@ func TestLostProviderIDIsLearntAgain(t *testing.T) {
 
 func TestMachineWhoseVMIsGoneIsJudgedThoughItLostItsProviderID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	m := w.machine("m")
 	m.Spec.ProviderID = ""

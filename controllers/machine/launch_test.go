@@ -14,7 +14,7 @@ import (
 )
 
 // neverComplete makes the class ask for what its VMs never get.
-func (w *world) neverComplete() {
+func (w *env) neverComplete() {
 	w.Helper()
 	w.cloud.Change(func(s *sim.Settings) { s.BootTime = sim.Duration(1000 * time.Hour) })
 	w.editClass(func(c *machinev1.MachineClass) {
@@ -24,7 +24,7 @@ func (w *world) neverComplete() {
 
 func TestVMThatIsNeverCompleteFailsItsMachine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.neverComplete()
 	m := newMachine("m", w.clock.Now())
 	yes := true
@@ -47,7 +47,7 @@ func TestVMThatIsNeverCompleteFailsItsMachine(t *testing.T) {
 
 func TestHealthyNodeCountsMoreThanAFailingCloud(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.neverComplete()
 	w.create(newMachine("m", w.clock.Now()))
 	_, _ = w.reconcile("m") // the VM is made and recorded, not complete
@@ -72,7 +72,7 @@ func TestHealthyNodeCountsMoreThanAFailingCloud(t *testing.T) {
 
 func TestWaitingForTheClassToBeProtectedIsSaid(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.editClass(func(c *machinev1.MachineClass) { c.Finalizers = nil })
 	w.create(newMachine("m", w.clock.Now()))
 	_, _ = w.reconcile("m")

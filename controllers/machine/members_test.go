@@ -14,7 +14,7 @@ import (
 )
 
 // balance gives the class these load balancers, as JSON.
-func (w *world) balance(list string) *machinev1.MachineClass {
+func (w *env) balance(list string) *machinev1.MachineClass {
 	w.Helper()
 	c := smallClass()
 	if err := w.client.Get(w.Context(), client.ObjectKeyFromObject(c), c); err != nil {
@@ -29,7 +29,7 @@ func (w *world) balance(list string) *machinev1.MachineClass {
 }
 
 // memberships are where the only VM that is there is a member.
-func (w *world) memberships() string {
+func (w *env) memberships() string {
 	w.Helper()
 	var found []string
 	for _, r := range w.cloud.VMs() {
@@ -44,7 +44,7 @@ func (w *world) memberships() string {
 // silent then, and leaves before its VM is deleted.
 func TestLoadBalancers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.cloud.Change(func(s *sim.Settings) { s.LoadBalancers[0].DrainTime = sim.Duration(30 * time.Second) })
 	w.balance(`{"id":"apiserver","port":6443}`)
 	w.create(newMachine("m", w.clock.Now()))
@@ -97,7 +97,7 @@ func TestLoadBalancers(t *testing.T) {
 // TestForcedDeletionLeavesLoadBalancers: a deletion by force deregisters the VM and does not wait.
 func TestForcedDeletionLeavesLoadBalancers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.cloud.Change(func(s *sim.Settings) { s.LoadBalancers[0].DrainTime = sim.Duration(5 * time.Minute) })
 	w.balance(`{"id":"apiserver","port":6443}`)
 	w.running("m")

@@ -43,7 +43,7 @@ func TestMissingNodesAreUnhealthy(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.options.IgnoreOutages = tc.ignore
 			for _, m := range []string{"a", "b"} {
 				w.runningIn(m, "pool", "z")

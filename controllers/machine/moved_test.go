@@ -19,7 +19,7 @@ func TestVMOfClusterAPIIsRemovedWhole(t *testing.T) {
 	for form, place := range map[string]string{"MCMForm": "sim-1", "NodeForm": "sim-1a"} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			tags := map[string]string{
 				"kubernetes.io/cluster/test": "1", "kubernetes.io/role/node": "1", sim.NameTag: "m",
 				machinev1.OwnerIDAnnotation: "o-1",

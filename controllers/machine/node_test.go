@@ -14,7 +14,7 @@ import (
 
 func TestDropFinalizerIsAboutOneObjectNotItsName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	now := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n", UID: "registered again",
 		Finalizers: []string{machinev1.NodeFinalizer},

@@ -24,30 +24,30 @@ func TestDeletionObstaclesAreFailures(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		faults  interceptor.Funcs
-		prepare func(*world)
+		prepare func(*env)
 		want    machinev1.MachineState
 		text    string // a pattern that somebody matches the description with
 	}{
 		"ZeroEvictions": {
 			"A budget that never allows an eviction; the pattern is Gardener's.", refusing(),
-			func(w *world) { w.budget(1, 1) }, machinev1.MachineStateFailed,
+			func(w *env) { w.budget(1, 1) }, machinev1.MachineStateFailed,
 			`(?i)(is misconfigured and requires zero voluntary evictions)`,
 		},
 		"Denied": {
 			"A budget that allows no eviction now is not a failure.", refusing(),
-			func(w *world) { w.budget(2, 1) }, machinev1.MachineStateProcessing, `allows no eviction now`,
+			func(w *env) { w.budget(2, 1) }, machinev1.MachineStateProcessing, `allows no eviction now`,
 		},
 		"EvictionFailed": {
 			"A pod that cannot be evicted.", interceptor.Funcs{SubResourceCreate: func(context.Context, client.Client, string,
 				client.Object, client.Object, ...client.SubResourceCreateOption,
 			) error {
 				return errWebhook
-			}}, func(*world) {}, machinev1.MachineStateFailed, `cannot be evicted`,
+			}}, func(*env) {}, machinev1.MachineStateFailed, `cannot be evicted`,
 		},
 		"Overdue": {
 			"A pod that does not end by the end of its grace period.",
 			interceptor.Funcs{},
-			func(w *world) { w.stuckPod() }, machinev1.MachineStateFailed, `has not terminated`,
+			func(w *env) { w.stuckPod() }, machinev1.MachineStateFailed, `has not terminated`,
 		},
 		"ClassMissing": {
 			"A VM that cannot be deleted for want of its class.",
@@ -58,13 +58,13 @@ func TestDeletionObstaclesAreFailures(t *testing.T) {
 					return errors.New("no pod is evicted in this case")
 				},
 			},
-			func(w *world) { w.dropClass(); w.delete(podOn("m")) }, machinev1.MachineStateFailed, `(?i)class`,
+			func(w *env) { w.dropClass(); w.delete(podOn("m")) }, machinev1.MachineStateFailed, `(?i)class`,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.faults)
+			w := newEnv(t, tc.faults)
 			w.running("m")
 			w.create(podOn("m"))
 			tc.prepare(w)
@@ -83,7 +83,7 @@ func TestDeletionObstaclesAreFailures(t *testing.T) {
 
 // budget makes a disruption budget that selects the pod app: of so many pods, so many
 // are required, and as many are healthy.
-func (w *world) budget(pods, required int32) {
+func (w *env) budget(pods, required int32) {
 	w.Helper()
 	pod := &corev1.Pod{}
 	if err := w.client.Get(w.Context(), client.ObjectKeyFromObject(podOn("m")), pod); err != nil {
@@ -102,7 +102,7 @@ func (w *world) budget(pods, required int32) {
 }
 
 // stuckPod has a pod on the node that was deleted long ago.
-func (w *world) stuckPod() {
+func (w *env) stuckPod() {
 	w.Helper()
 	pod := podOn("m")
 	pod.Name, pod.Finalizers = "stuck", []string{"x/y"}

@@ -16,7 +16,7 @@ import (
 )
 
 // runningIn brings up a machine of a pool whose node is in a zone.
-func (w *world) runningIn(name, pool, zone string) {
+func (w *env) runningIn(name, pool, zone string) {
 	w.Helper()
 	w.running(name)
 	m := w.machine(name)
@@ -29,7 +29,7 @@ func (w *world) runningIn(name, pool, zone string) {
 	}
 }
 
-func (w *world) nodeNamed(name string) *corev1.Node {
+func (w *env) nodeNamed(name string) *corev1.Node {
 	w.Helper()
 	n := &corev1.Node{}
 	if err := w.client.Get(w.Context(), client.ObjectKey{Name: name}, n); err != nil {
@@ -39,7 +39,7 @@ func (w *world) nodeNamed(name string) *corev1.Node {
 }
 
 // shows has a node show a condition, all else being well.
-func (w *world) shows(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
+func (w *env) shows(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
 	w.Helper()
 	n := w.nodeNamed(name)
 	at := metav1.NewTime(w.clock.Now())
@@ -56,7 +56,7 @@ func (w *world) shows(name string, kind corev1.NodeConditionType, status corev1.
 }
 
 // silence has nothing be heard of nodes any more.
-func (w *world) silence(names ...string) {
+func (w *env) silence(names ...string) {
 	w.Helper()
 	for _, name := range names {
 		w.shows(name, corev1.NodeReady, corev1.ConditionUnknown)
@@ -64,7 +64,7 @@ func (w *world) silence(names ...string) {
 }
 
 // wait lets that much time pass, with a pass over each machine every half minute.
-func (w *world) wait(d time.Duration, names ...string) {
+func (w *env) wait(d time.Duration, names ...string) {
 	w.Helper()
 	for end := w.clock.Now().Add(d); w.clock.Now().Before(end); w.pass(30 * time.Second) {
 		for _, name := range names {
@@ -75,7 +75,7 @@ func (w *world) wait(d time.Duration, names ...string) {
 	}
 }
 
-func (w *world) phases(names ...string) string {
+func (w *env) phases(names ...string) string {
 	w.Helper()
 	var all []string
 	for _, name := range names {
@@ -86,12 +86,12 @@ func (w *world) phases(names ...string) string {
 
 func TestOutageIsWithstood(t *testing.T) {
 	t.Parallel()
-	lose := func(w *world) { w.silence("a", "b") }
+	lose := func(w *env) { w.silence("a", "b") }
 	cases := map[string]struct {
 		reason string
 		pools  [2]string
 		zones  [2]string
-		lose   func(*world)
+		lose   func(*env)
 		ignore bool
 		limit  time.Duration
 		wait   time.Duration
@@ -111,7 +111,7 @@ func TestOutageIsWithstood(t *testing.T) {
 		},
 		"NotReady": {
 			reason: "Nodes that say themselves that they are not well are lost too.", pools: [2]string{"p", "p"},
-			zones: [2]string{"y", "z"}, lose: func(w *world) {
+			zones: [2]string{"y", "z"}, lose: func(w *env) {
 				w.setUnready("a")
 				w.setUnready("b")
 			}, wait: 90 * time.Minute, want: "Unknown Unknown",
@@ -126,14 +126,14 @@ func TestOutageIsWithstood(t *testing.T) {
 		},
 		"OtherSign": {
 			reason: "Different faults have different causes; one at a time.", pools: [2]string{"p", "p"},
-			zones: [2]string{"z", "z"}, lose: func(w *world) {
+			zones: [2]string{"z", "z"}, lose: func(w *env) {
 				w.silence("a")
 				w.shows("b", "KernelDeadlock", corev1.ConditionTrue)
 			}, wait: 11 * time.Minute, want: "Failed Unknown",
 		},
 		"Lone": {
 			reason: "One alone is replaced as MCM does.", pools: [2]string{"p", "p"}, zones: [2]string{"z", "z"},
-			lose: func(w *world) { w.silence("a") }, wait: 11 * time.Minute, want: "Failed Running",
+			lose: func(w *env) { w.silence("a") }, wait: 11 * time.Minute, want: "Failed Running",
 		},
 		"LimitReached": {
 			reason: "No outage lasts for ever: one at a time then.", pools: [2]string{"p", "p"},
@@ -147,7 +147,7 @@ func TestOutageIsWithstood(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.options.IgnoreOutages, w.options.OutageLimit = tc.ignore, tc.limit
 			w.restart()
 			for i, name := range []string{"a", "b"} {
@@ -166,7 +166,7 @@ func TestOutageIsWithstood(t *testing.T) {
 
 func TestOutageIsTold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	for _, name := range []string{"a", "b", "c"} {
 		w.runningIn(name, "p", "z")
 	}
@@ -197,7 +197,7 @@ func TestOutageIsTold(t *testing.T) {
 
 func TestRepairResumesAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.runningIn("a", "p", "z")
 	w.runningIn("b", "p", "z")
 	w.silence("a", "b")
@@ -216,7 +216,7 @@ func TestRepairResumesAfterAnOutage(t *testing.T) {
 
 func TestCloudKnowsOfCertainLosses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	for _, name := range []string{"a", "b", "c"} {
 		w.runningIn(name, "p", "z")
 	}
@@ -239,7 +239,7 @@ func TestCloudKnowsOfCertainLosses(t *testing.T) {
 
 func TestCertainLossesAreNoOutageForOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.runningIn("a", "p", "z")
 	w.runningIn("b", "p", "z")
 	w.runningIn("c", "q", "z")
@@ -254,7 +254,7 @@ func TestCertainLossesAreNoOutageForOthers(t *testing.T) {
 
 func TestNothingIsReplacedWhileItIsMadeInAnOutage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.runningIn("a", "p", "sim-1a")
 	w.runningIn("b", "p", "sim-1a")
 	w.create(newMachine("new", w.clock.Now()))
@@ -292,7 +292,7 @@ func TestSilentNodesAreNotDrainedInAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.options.OutageLimit = 10 * time.Hour
 			w.restart()
 			w.runningIn("a", "p", "z")
@@ -329,7 +329,7 @@ func TestSilentNodesAreNotDrainedInAnOutage(t *testing.T) {
 }
 
 // endVM has the VM of a machine vanish.
-func (w *world) endVM(name string) {
+func (w *env) endVM(name string) {
 	w.Helper()
 	id := w.machine(name).Spec.ProviderID
 	if _, err := w.cloud.DeleteVM(sim.Login{Account: "demo", Secret: "demo-secret"}, "sim-1",
@@ -341,18 +341,18 @@ func (w *world) endVM(name string) {
 }
 
 // kept is what the metric says.
-func (w *world) kept() int {
+func (w *env) kept() int {
 	return w.controller.tracker.Len()
 }
 
-func (w *world) drainEvents() {
+func (w *env) drainEvents() {
 	for len(w.events.Events) > 0 {
 		<-w.events.Events
 	}
 }
 
 // count is how many of the Events so far contain that text. They stay.
-func (w *world) count(text string) int {
+func (w *env) count(text string) int {
 	n := 0
 	for range len(w.events.Events) {
 		e := <-w.events.Events
@@ -366,7 +366,7 @@ func (w *world) count(text string) int {
 
 func TestFlappingNeighboursDoNotKeepADeadNodeForEver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.options.OutageLimit = time.Hour
 	w.restart()
 	for _, name := range []string{"a", "b", "c"} {

@@ -14,14 +14,14 @@ import (
 )
 
 // preserved brings up Machine m with that preserve annotation, which may be empty.
-func (w *world) preserved(value string) {
+func (w *env) preserved(value string) {
 	w.Helper()
 	w.running("m")
 	w.ask(value)
 }
 
 // health sets whether the node is Ready and gives the controller the time to see it through.
-func (w *world) health(ready corev1.ConditionStatus) {
+func (w *env) health(ready corev1.ConditionStatus) {
 	w.Helper()
 	n := w.nodeNamed("m")
 	*nodeConditionOf(n, corev1.NodeReady) = corev1.NodeCondition{
@@ -36,7 +36,7 @@ func (w *world) health(ready corev1.ConditionStatus) {
 }
 
 // ask sets the preserve annotation of Machine m, or removes it.
-func (w *world) ask(value string) {
+func (w *env) ask(value string) {
 	w.Helper()
 	m := w.machine("m")
 	machinev1.SetOrRemoveAnnotation(m, machinev1.PreserveAnnotation, value)
@@ -44,7 +44,7 @@ func (w *world) ask(value string) {
 }
 
 // look runs a few passes, a second apart.
-func (w *world) look() {
+func (w *env) look() {
 	w.Helper()
 	for range 6 {
 		if _, err := w.reconcile("m"); err != nil {
@@ -58,7 +58,7 @@ func (w *world) look() {
 // failure the pods stay, and new ones come.
 func TestPreservedMachineIsDrainedAtEachFailure(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.preserved(machinev1.PreserveNow)
 	for round := range 2 {
 		pod := podOn("m")
@@ -88,7 +88,7 @@ func TestPreservationLeavesAUsersCordon(t *testing.T) {
 	t.Parallel()
 	for _, cordoned := range []bool{true, false} {
 		for _, value := range []string{machinev1.PreserveNow, machinev1.PreserveWhenFailed, machinev1.PreserveAuto, ""} {
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.preserved(value)
 			n := w.nodeNamed("m")
 			n.Spec.Unschedulable = cordoned
@@ -115,7 +115,7 @@ func TestPreservationLeavesAUsersCordon(t *testing.T) {
 // failure only if its set asks for it then.
 func TestAutomaticRequestOfAHealthyMachineIsRemoved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.preserved(machinev1.PreserveAuto)
 	w.look()
 	if value, ok := w.machine("m").Annotations[machinev1.PreserveAnnotation]; ok {
@@ -125,7 +125,7 @@ func TestAutomaticRequestOfAHealthyMachineIsRemoved(t *testing.T) {
 
 func TestNodesRequestRemovesTheMachines(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.preserved("")
 	n := w.nodeNamed("m")
 	machinev1.SetAnnotation(n, machinev1.PreserveAnnotation, machinev1.PreserveWhenFailed)
@@ -146,7 +146,7 @@ func TestNodesRequestRemovesTheMachines(t *testing.T) {
 // its creation timeout does not start over.
 func TestPreservationDoesNotHoldUpTheCreationTimeout(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.create(newMachine("m", w.clock.Now()))
 	w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
 	w.pass(15 * time.Minute)
@@ -167,7 +167,7 @@ func TestMachinesWithoutRequestAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	var writes []string
 	count := false
-	w := newWorld(t, interceptor.Funcs{
+	w := newEnv(t, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
 			opts ...client.PatchOption,
 		) error {

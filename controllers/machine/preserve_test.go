@@ -101,7 +101,7 @@ func TestWishOf(t *testing.T) {
 func TestPreservationIsRecordedBeforeTheNodeIsTouched(t *testing.T) {
 	t.Parallel()
 	broken := false
-	w := newWorld(t, interceptor.Funcs{
+	w := newEnv(t, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
 			opts ...client.SubResourcePatchOption,
 		) error {
@@ -137,7 +137,7 @@ func TestAutoPreservedMachineKeepsItsExpiry(t *testing.T) {
 	for name, owned := range map[string]bool{"OfASet": true, "Alone": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.running("m")
 			m := w.machine("m")
 			m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveAuto
@@ -174,7 +174,7 @@ func TestAutoPreservedMachineKeepsItsExpiry(t *testing.T) {
 func TestFailedDrainOfAPreservedMachineIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	broken := true
-	w := newWorld(t, interceptor.Funcs{
+	w := newEnv(t, interceptor.Funcs{
 		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, what client.Object,
 			opts ...client.SubResourceCreateOption,
 		) error {
@@ -238,7 +238,7 @@ func TestAnnotationsNotTextsSayWhetherAPreservedNodeIsDrained(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			w.running("m")
 			m := w.machine("m")
 			m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveWhenFailed

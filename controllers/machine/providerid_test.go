@@ -12,7 +12,7 @@ import (
 )
 
 // annotate sets an annotation of a machine, or removes it for an empty value.
-func (w *world) annotate(name, key, value string) {
+func (w *env) annotate(name, key, value string) {
 	w.Helper()
 	m := w.machine(name)
 	if value == "" {
@@ -31,7 +31,7 @@ func nodesForm(mcms string) string { return strings.Replace(mcms, "/sim-1/", "/s
 
 func TestProviderIDTakesTheFormOfTheNodeAndGoesBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	before := w.machine("m").Spec.ProviderID
 	node := &corev1.Node{}
@@ -57,7 +57,7 @@ func TestProviderIDTakesTheFormOfTheNodeAndGoesBack(t *testing.T) {
 
 func TestAnotherVMsNodeGivesNoProviderID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.running("m")
 	before := w.machine("m").Spec.ProviderID
 	node := &corev1.Node{}
@@ -81,7 +81,7 @@ func TestAnotherVMsNodeGivesNoProviderID(t *testing.T) {
 
 func TestNewMachineIsBornWithTheFormOfTheNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	m := newMachine("m", w.clock.Now())
 	machinev1.SetAnnotation(m, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
 	w.create(m)

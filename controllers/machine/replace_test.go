@@ -12,7 +12,7 @@ import (
 
 func TestMachinesThatWaitForTheirTurnDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	for _, name := range []string{"a", "b"} {
 		w.running(name)
 		m := w.machine(name)
@@ -52,7 +52,7 @@ func TestAMachineThatNobodyReplacesHoldsNoneUp(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
+			w := newEnv(t, interceptor.Funcs{})
 			for machine, of := range map[string][]metav1.OwnerReference{"failed": tc.owners, "lost": owners} {
 				w.running(machine)
 				m := w.machine(machine)
@@ -79,7 +79,7 @@ func TestAMachineThatNobodyReplacesHoldsNoneUp(t *testing.T) {
 // machines, and the one that has to wait shows how many are in its way.
 func TestSeveralReplacementsAtATime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "set", UID: "set-uid",
 		Annotations: map[string]string{machinev1.MaxReplacementsAnnotation: "2"},

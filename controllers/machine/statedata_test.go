@@ -13,7 +13,7 @@ import (
 
 func TestWhatAnOutageDidToAJoiningMachineIsData(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.runningIn("a", "p", "sim-1a")
 	w.runningIn("b", "p", "sim-1a")
 	w.create(newMachine("new", w.clock.Now()))

@@ -35,7 +35,7 @@ func pruning(writes *int) interceptor.Funcs {
 func TestMCMsOwnCRDsCostNoWritesAndNoEvents(t *testing.T) {
 	t.Parallel()
 	writes := 0
-	w := newWorld(t, pruning(&writes))
+	w := newEnv(t, pruning(&writes))
 	w.running("m")
 	w.setUnready("m")
 	for range 3 {
@@ -62,7 +62,7 @@ func TestMCMsOwnCRDsCostNoWritesAndNoEvents(t *testing.T) {
 func TestMCMsOwnCRDsStillTellOfFaults(t *testing.T) {
 	t.Parallel()
 	writes := 0
-	w := newWorld(t, pruning(&writes))
+	w := newEnv(t, pruning(&writes))
 	m := newMachine("m", w.clock.Now())
 	m.Spec.Class.Name = "missing"
 	w.create(m)
@@ -92,7 +92,7 @@ func TestDroppedFieldsAreSentOnce(t *testing.T) {
 		}
 		return prune(ctx, c, sub, o, p, opts...)
 	}
-	w := newWorld(t, faults)
+	w := newEnv(t, faults)
 	for _, name := range []string{"a", "b", "c"} {
 		w.running(name)
 		w.setUnready(name)

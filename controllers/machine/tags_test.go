@@ -18,7 +18,7 @@ import (
 )
 
 // tag gives the class these tags besides those of ownership; it asks for updates if follow is set.
-func (w *world) tag(follow bool, tags string) *machinev1.MachineClass {
+func (w *env) tag(follow bool, tags string) *machinev1.MachineClass {
 	w.Helper()
 	c := smallClass()
 	if err := w.client.Get(w.Context(), client.ObjectKeyFromObject(c), c); err != nil {
@@ -33,7 +33,7 @@ func (w *world) tag(follow bool, tags string) *machinev1.MachineClass {
 }
 
 // byHand gives a VM a tag that no class has.
-func (w *world) byHand() {
+func (w *env) byHand() {
 	w.Helper()
 	for _, r := range w.cloud.VMs() {
 		who, mine := sim.Login{Account: "demo", Secret: "demo-secret"}, "mine"
@@ -44,7 +44,7 @@ func (w *world) byHand() {
 }
 
 // tags are those of the only VM that are neither of ownership nor of the manager.
-func (w *world) tags() string {
+func (w *env) tags() string {
 	w.Helper()
 	all := w.cloud.VMs()
 	if len(all) != 1 {
@@ -63,7 +63,7 @@ func (w *world) tags() string {
 }
 
 // tagCalls runs passes with time between them, and returns how often tags were set.
-func (w *world) tagCalls() int {
+func (w *env) tagCalls() int {
 	w.Helper()
 	before := w.cloud.Calls(sim.OpSetTags)
 	for range 3 {
@@ -79,7 +79,7 @@ const onVM = 3 // resources of a VM that have tags: itself, its disk, its interf
 
 func TestTagsFollowTheClass(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.tag(true, `"team":"a","stage":"test",`)
 	w.running("m")
 	if calls := w.tagCalls(); calls != 0 {
@@ -105,7 +105,7 @@ func TestTagsFollowTheClass(t *testing.T) {
 
 func TestTagsFollowOnlyOnRequest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.tag(false, `"team":"a",`)
 	w.running("m")
 	class := w.tag(false, `"team":"b",`)
@@ -135,7 +135,7 @@ func TestTagsFollowOnlyOnRequest(t *testing.T) {
 // TestTagsAreRetried: a failure is shown, tried again, and nothing else stops.
 func TestTagsAreRetried(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	w.tag(true, `"team":"a",`)
 	w.running("m")
 	undo := w.cloud.AddFault(sim.Fault{Op: sim.OpSetTags, Code: sim.CodeAccessDenied, Message: "not allowed"})
@@ -177,7 +177,7 @@ func TestTagsAreRetried(t *testing.T) {
 func TestTagsAreRecordedFirst(t *testing.T) {
 	t.Parallel()
 	refuse := false
-	w := newWorld(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object,
+	w := newEnv(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object,
 		p client.Patch, opts ...client.PatchOption,
 	) error {
 		if refuse {
@@ -196,7 +196,7 @@ func TestTagsAreRecordedFirst(t *testing.T) {
 
 func TestTagsOfAnotherDriver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, interceptor.Funcs{})
+	w := newEnv(t, interceptor.Funcs{})
 	registry, err := cloud.NewRegistry([]cloud.Driver{struct{ cloud.Driver }{w.cloud.Driver()}}, w.clock.Now)
 	if err != nil {
 		t.Fatal(err)

@@ -15,10 +15,10 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
-// busy is a world whose account has no call left until its clock moves on.
-func busy(t *testing.T, faults interceptor.Funcs) *world {
+// busy is an env whose account has no call left until its clock moves on.
+func busy(t *testing.T, faults interceptor.Funcs) *env {
 	t.Helper()
-	w := newWorld(t, faults)
+	w := newEnv(t, faults)
 	rate := wrap.Rate{PerSecond: .01, Burst: 1}
 	w.wraps = []cloud.Middleware{wrap.Budget(rate, nil, wrap.Clock{Now: w.clock.Now, Rand: func() float64 { return 0 }})}
 	w.restart()

@@ -81,7 +81,7 @@ func TestBadInput(t *testing.T) {
 			env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec = deployment(1).Spec })
 			env.pass()
 			if c := specValidCondition(&env.deployment().Status); c != nil || len(env.sets()) != 1 {
-				t.Errorf("mended, but condition %+v\n%s", c, env.describe())
+				t.Errorf("corrected, but condition %+v\n%s", c, env.describe())
 			}
 		})
 	}

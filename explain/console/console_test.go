@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestClassify: the messages of real programs, one file for each boot, lead to what a person has to mend.
+// TestClassify: the messages of real programs, one file for each boot, lead to what a user has to correct.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	for file, c := range map[string]struct {

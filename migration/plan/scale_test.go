@@ -16,11 +16,11 @@ func TestReadingAFleetTakesAFewCalls(t *testing.T) {
 	t.Parallel()
 	calls := map[int]int{}
 	for _, n := range []int{1, 8} {
-		var scenes []*migration.PoolState
+		var states []*migration.PoolState
 		for i := range n {
-			scenes = append(scenes, pools.NativePool("pool-"+string(rune('a'+i)), 30))
+			states = append(states, pools.NativePool("pool-"+string(rune('a'+i)), 30))
 		}
-		c := pools.Served(t, scenes...).WithInterceptorFuncs(interceptor.Funcs{
+		c := pools.Served(t, states...).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
 				opts ...client.GetOption,
 			) error {

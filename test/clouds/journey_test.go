@@ -28,7 +28,7 @@ const (
 	timeout  = 15 * time.Minute // of what takes seconds: the machine may have much other work
 )
 
-// TestClouds lets one manager make, roll, mend and delete a MachineDeployment in
+// TestClouds lets one manager make, roll, repair and delete a MachineDeployment in
 // each cloud, and machines of Cluster API, all at once.
 func TestClouds(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 )
 
 func setFlaws() []flaw {
-	wrong := func(name string, texts []string, change, mend func(*machinev1.MachineSet)) flaw {
+	wrong := func(name string, texts []string, change, repair func(*machinev1.MachineSet)) flaw {
 		return flaw{
 			name: name, condition: machinev1.ConditionSpecValid, status: metav1.ConditionFalse,
 			reason: machinev1.ReasonInvalidSpec, event: machinev1.ReasonInvalidSpec, texts: texts,
@@ -25,9 +25,9 @@ func setFlaws() []flaw {
 				t.Expect(t.Client.Create(t.Context(), set)).To(Succeed())
 				return set
 			},
-			mend: func(t *trial, o client.Object) {
+			repair: func(t *trial, o client.Object) {
 				set := o.(*machinev1.MachineSet)
-				t.edit(set, func() { mend(set) })
+				t.edit(set, func() { repair(set) })
 			},
 		}
 	}
@@ -58,7 +58,7 @@ func setFlaws() []flaw {
 
 // unmade is a flaw of a class, for which its Machines have no VM.
 func unmade(name, reason string, texts []string, change func(*machinev1.MachineClass, *corev1.Secret),
-	mend func(*trial, *machinev1.MachineClass, *corev1.Secret),
+	repair func(*trial, *machinev1.MachineClass, *corev1.Secret),
 ) flaw {
 	return flaw{
 		name: name, condition: machinev1.ConditionVMReady, status: metav1.ConditionFalse, reason: reason,
@@ -68,10 +68,10 @@ func unmade(name, reason string, texts []string, change func(*machinev1.MachineC
 			t.Expect(t.Client.Create(t.Context(), m)).To(Succeed())
 			return m
 		},
-		mend: func(t *trial, _ client.Object) {
+		repair: func(t *trial, _ client.Object) {
 			good, secret := t.Class(t.name+"-v1", "small")
 			t.heard(good, reason, texts...) // the class is told about, too
-			mend(t, good, secret)
+			repair(t, good, secret)
 		},
 	}
 }
@@ -120,7 +120,7 @@ func machineFlaws() []flaw {
 				t.Expect(t.Client.Create(t.Context(), m)).To(Succeed())
 				return m
 			},
-			mend: func(t *trial, _ client.Object) { t.class("v1") },
+			repair: func(t *trial, _ client.Object) { t.class("v1") },
 		},
 		classDeleting(),
 		machineAnnotations(),
@@ -144,7 +144,7 @@ func classDeleting() flaw {
 			t.Expect(t.Client.Create(t.Context(), m)).To(Succeed())
 			return m
 		},
-		mend: func(t *trial, o client.Object) {
+		repair: func(t *trial, o client.Object) {
 			m := o.(*machinev1.Machine)
 			other := t.class("v2")
 			t.edit(m, func() { m.Spec.Class.Name = other })
@@ -174,7 +174,7 @@ func machineAnnotations() flaw {
 			t.phase(m, machinev1.MachineRunning) // it is not held up
 			return m
 		},
-		mend: func(t *trial, o client.Object) {
+		repair: func(t *trial, o client.Object) {
 			m := o.(*machinev1.Machine)
 			t.edit(m, func() {
 				for _, key := range []string{

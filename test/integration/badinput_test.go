@@ -40,8 +40,8 @@ type flaw struct {
 	reason    string
 	event     string
 	texts     []string
-	// mend corrects it, after which it proceeds.
-	mend func(*trial, client.Object)
+	// repair corrects it, after which it proceeds.
+	repair func(*trial, client.Object)
 }
 
 // flaws are all of them.
@@ -72,7 +72,7 @@ func (t *trial) admits(f flaw, o client.Object) {
 // proceeds corrects the object and waits until it has what it asks for.
 func (t *trial) proceeds(f flaw, o client.Object) {
 	t.Helper()
-	f.mend(t, o)
+	f.repair(t, o)
 	switch o := o.(type) {
 	case *machinev1.Machine:
 		t.phase(o, machinev1.MachineRunning)
@@ -169,11 +169,11 @@ func unbent(change func(good, d *machinev1.MachineDeployment)) func(*trial, clie
 
 func deploymentFlaws() []flaw {
 	wrong := func(name, event string, texts []string, change func(*machinev1.MachineDeployment),
-		mend func(good, d *machinev1.MachineDeployment),
+		repair func(good, d *machinev1.MachineDeployment),
 	) flaw {
 		return flaw{
 			name, bent(change), machinev1.ConditionSpecValid, metav1.ConditionFalse, machinev1.ReasonInvalidSpec,
-			event, texts, unbent(mend),
+			event, texts, unbent(repair),
 		}
 	}
 	selector := func(good, d *machinev1.MachineDeployment) { d.Spec.Selector = good.Spec.Selector }

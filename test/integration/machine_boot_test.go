@@ -16,7 +16,7 @@ import (
 )
 
 // tokenOf returns the Secret of a machine's bootstrap token, nil if there is none.
-func (s *scene) tokenOf(ctx context.Context, machine string) (*corev1.Secret, error) {
+func (s *env) tokenOf(ctx context.Context, machine string) (*corev1.Secret, error) {
 	var list corev1.SecretList
 	err := s.Client.List(ctx, &list, client.InNamespace(metav1.NamespaceSystem),
 		client.MatchingFields{"type": string(corev1.SecretTypeBootstrapToken)})
@@ -28,7 +28,7 @@ func (s *scene) tokenOf(ctx context.Context, machine string) (*corev1.Secret, er
 	return nil, err
 }
 
-func bootstrapTokenLivesUntilTheNodeJoins(s *scene) {
+func bootstrapTokenLivesUntilTheNodeJoins(s *env) {
 	s.class(bootsWith("join: never\n"))
 	began := time.Now()
 	m := s.single("waits", func(m *machinev1.Machine) { m.Spec.MachineCreationTimeout = seconds(900) })
@@ -58,7 +58,7 @@ func bootstrapTokenLivesUntilTheNodeJoins(s *scene) {
 
 // URL-encoded placeholders count where there is no plain one, as in MCM. The
 // kubelet's version is free text, so it shows what arrived.
-func bothFormsOfPlaceholdersArrive(s *scene) {
+func bothFormsOfPlaceholdersArrive(s *env) {
 	const encodedToken, encodedName = "%3C%3CBOOTSTRAP_TOKEN%3E%3E", "%3C%3CMACHINE_NAME%3E%3E"
 	s.class(bootsWith(`kubeletVersion: "` + encodedName + "\"\nlabels: {boot: <<MACHINE_NAME>>}\n"))
 	s.classNamed("encoded", func(_ *machinev1.MachineClass, secret *corev1.Secret) {

@@ -15,7 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-func finalizersKeepWhatIsNeeded(s *scene) {
+func finalizersKeepWhatIsNeeded(s *env) {
 	s.class()
 	m := s.single("keeps")
 	s.phase(m, machinev1.MachineRunning)
@@ -48,7 +48,7 @@ func finalizersKeepWhatIsNeeded(s *scene) {
 
 // What a new VM would need is missing or wrong in every way; the old ones go
 // all the same.
-func badSpecDoesNotBlockDeletion(s *scene) {
+func badSpecDoesNotBlockDeletion(s *env) {
 	s.class()
 	first, second := s.single("bad-spec"), s.single("no-user-data")
 	s.running(2)
@@ -67,7 +67,7 @@ func badSpecDoesNotBlockDeletion(s *scene) {
 	s.none()
 }
 
-func missingClassWaitsVisibly(s *scene) {
+func missingClassWaitsVisibly(s *env) {
 	s.class()
 	released, restored := s.single("released"), s.single("restored")
 	s.running(2)
@@ -96,7 +96,7 @@ func missingClassWaitsVisibly(s *scene) {
 	s.none() // the VM that was left is an orphan now
 }
 
-func lostAnswersOfDeletionLoseNothing(s *scene) {
+func lostAnswersOfDeletionLoseNothing(s *env) {
 	s.class()
 	m := s.single("goes")
 	s.phase(m, machinev1.MachineRunning)

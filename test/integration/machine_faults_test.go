@@ -18,7 +18,7 @@ import (
 // far below every wait that an event cuts short.
 const soon = 30 * time.Second
 
-func throttledMachineSaysSo(s *scene) {
+func throttledMachineSaysSo(s *env) {
 	s.fault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultThrottle, Count: 1, RetryAfter: sim.Duration(3 * time.Second)})
 	s.class()
 	m := s.single("throttled")
@@ -28,7 +28,7 @@ func throttledMachineSaysSo(s *scene) {
 	s.Expect(s.alive(s.Context(), m.Name)).To(Succeed())
 }
 
-func unavailableCloudIsNamed(s *scene) {
+func unavailableCloudIsNamed(s *env) {
 	s.fault(sim.Fault{
 		Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeServiceUnavailable,
 		Message: "come back later",
@@ -39,7 +39,7 @@ func unavailableCloudIsNamed(s *scene) {
 		machinev1.ReasonCloudUnavailable)).To(ContainSubstring("come back later"))
 	s.Expect(before.Status.LastOperation.ErrorCode).To(Equal("Unavailable"))
 	s.told("CreateFailed", before.Name, "come back later")
-	s.mend()
+	s.repair()
 	s.phase(before, machinev1.MachineRunning)
 	// An error that is a lie: the VM exists all the same.
 	s.fault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultAfter, Count: 1, Code: sim.CodeInternalError})
@@ -50,7 +50,7 @@ func unavailableCloudIsNamed(s *scene) {
 	s.Expect(s.alive(s.Context(), after.Name)).To(Succeed())
 }
 
-func exhaustedCapacityIsToldAtOnce(s *scene) {
+func exhaustedCapacityIsToldAtOnce(s *env) {
 	s.Expect(s.Cloud.SetCapacity(s.Context(), "gpu", 0)).To(Succeed())
 	s.class(func(c *machinev1.MachineClass, _ *corev1.Secret) {
 		s.specField(c, "instanceType", "gpu")
@@ -77,7 +77,7 @@ func exhaustedCapacityIsToldAtOnce(s *scene) {
 
 // exhaustedClassFallsBack: machines get the next class of their pool, stay of it, and new ones
 // are of the first class again once there is capacity.
-func exhaustedClassFallsBack(s *scene) {
+func exhaustedClassFallsBack(s *env) {
 	const other, scarce = "fallback-other", "arm"
 	s.move()
 	s.manage("--resource-exhausted-retry=2s")
@@ -124,7 +124,7 @@ func exhaustedClassFallsBack(s *scene) {
 }
 
 // One machine is to go and one is to come while the account's key is revoked.
-func revokedCredentialsAreNamed(s *scene) {
+func revokedCredentialsAreNamed(s *env) {
 	s.class()
 	goes := s.single("goes-later")
 	s.phase(goes, machinev1.MachineRunning)

@@ -44,7 +44,7 @@ func TestAPIServerFreeze(t *testing.T) {
 			target.Kubeconfig()},
 	})
 	su.Expect(su.Cloud.SetAccounts(t.Context(), account("frozen"))).To(Succeed())
-	s := su.scene(t, "frozen", nil)
+	s := su.env(t, "frozen", nil)
 	nodes, err := client.New(target.Config(), client.Options{})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.class(func(_ *machinev1.MachineClass, secret *corev1.Secret) {

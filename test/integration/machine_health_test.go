@@ -18,7 +18,7 @@ import (
 
 // Two of three nodes break, each in its own way. At no time are two machines
 // being replaced.
-func brokenNodesAreReplacedOneAtATime(s *scene) {
+func brokenNodesAreReplacedOneAtATime(s *env) {
 	s.class()
 	s.pool(3, func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.MachineHealthTimeout = seconds(2) })
 	all := s.running(3)
@@ -71,7 +71,7 @@ func brokenNodesAreReplacedOneAtATime(s *scene) {
 	s.Fatal("the healthy machine was replaced")
 }
 
-func unhealthyMachineRecovers(s *scene) {
+func unhealthyMachineRecovers(s *env) {
 	s.class()
 	m := s.single("recovers", func(m *machinev1.Machine) {
 		m.Spec.NodeConditions = new("Corrupt, KernelDeadlock")
@@ -92,7 +92,7 @@ func unhealthyMachineRecovers(s *scene) {
 	s.Expect(s.alive(s.Context(), m.Name)).To(Succeed())
 }
 
-func unhealthyMachineMayStayUnknown(s *scene) {
+func unhealthyMachineMayStayUnknown(s *env) {
 	s.class()
 	s.pool(1, func(d *machinev1.MachineDeployment) {
 		d.Spec.Template.Spec.MachineHealthTimeout = seconds(1)
@@ -112,7 +112,7 @@ func unhealthyMachineMayStayUnknown(s *scene) {
 	})
 }
 
-func machineThatNeverJoinsIsReplaced(s *scene) {
+func machineThatNeverJoinsIsReplaced(s *env) {
 	s.class(bootsWith("join: never\n"))
 	s.pool(1, func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.MachineCreationTimeout = seconds(30) })
 	alone := s.single("alone", func(m *machinev1.Machine) {
@@ -151,7 +151,7 @@ func machineThatNeverJoinsIsReplaced(s *scene) {
 
 // A Machine whose VM cannot be made fails with its creation timeout. Without a
 // set it goes on trying: no controller would replace it.
-func machineWithoutVMFails(s *scene) {
+func machineWithoutVMFails(s *env) {
 	s.fault(sim.Fault{
 		Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeServiceUnavailable,
 		Message: "the roof is on fire",
@@ -166,7 +166,7 @@ func machineWithoutVMFails(s *scene) {
 	s.told("Failed", m.Name)
 	// A bootstrap token lives as long as a creation may take.
 	s.Expect(s.Edit(s.Context(), m, func() { m.Spec.MachineCreationTimeout = seconds(600) })).To(Succeed())
-	s.mend()
+	s.repair()
 	s.phase(m, machinev1.MachineRunning)
 	s.Expect(s.alive(s.Context(), m.Name)).To(Succeed())
 }

@@ -18,7 +18,7 @@ import (
 // A whole pool is held, as for a move to another API. Whatever is done to it then
 // has no consequence, also not for a manager that starts in between. Once it is
 // released, in whatever order, all of it has.
-func heldPoolIsLeftAlone(s *scene) {
+func heldPoolIsLeftAlone(s *env) {
 	s.move()
 	s.class()
 	s.classNamed(s.name + "-2")
@@ -82,8 +82,8 @@ func heldPoolIsLeftAlone(s *scene) {
 	s.none()
 }
 
-// sets are those of the scene.
-func (s *scene) sets() []machinev1.MachineSet {
+// sets are those of the env.
+func (s *env) sets() []machinev1.MachineSet {
 	s.Helper()
 	list := &machinev1.MachineSetList{}
 	s.Expect(s.Client.List(s.Context(), list, client.InNamespace(s.namespace))).To(Succeed())
@@ -91,7 +91,7 @@ func (s *scene) sets() []machinev1.MachineSet {
 }
 
 // poolObjects are a deployment, the sets and machines.
-func (s *scene) poolObjects(d *machinev1.MachineDeployment, machines []machinev1.Machine) []client.Object {
+func (s *env) poolObjects(d *machinev1.MachineDeployment, machines []machinev1.Machine) []client.Object {
 	s.Helper()
 	objects := []client.Object{d}
 	for _, set := range s.sets() {
@@ -104,7 +104,7 @@ func (s *scene) poolObjects(d *machinev1.MachineDeployment, machines []machinev1
 }
 
 // hold puts a hold on a pool from the top down, and waits until all have answered.
-func (s *scene) hold(value string, d *machinev1.MachineDeployment, machines []machinev1.Machine) {
+func (s *env) hold(value string, d *machinev1.MachineDeployment, machines []machinev1.Machine) {
 	s.Helper()
 	objects := s.poolObjects(d, machines)
 	for _, o := range objects {
@@ -127,7 +127,7 @@ func (s *scene) hold(value string, d *machinev1.MachineDeployment, machines []ma
 }
 
 // release takes the holds off, from the bottom up.
-func (s *scene) release(d *machinev1.MachineDeployment, machines []machinev1.Machine) {
+func (s *env) release(d *machinev1.MachineDeployment, machines []machinev1.Machine) {
 	s.Helper()
 	objects := s.poolObjects(d, machines)
 	slices.Reverse(objects)
@@ -152,7 +152,7 @@ type picture struct {
 	vms     map[string]bool // by id, whether it lives
 }
 
-func (s *scene) picture() picture {
+func (s *env) picture() picture {
 	s.Helper()
 	p := picture{objects: map[string]string{}, nodes: map[string]string{}, vms: map[string]bool{}}
 	for _, set := range s.sets() {
@@ -182,7 +182,7 @@ func (s *scene) picture() picture {
 }
 
 // text is what values are, in words.
-func (s *scene) text(values ...any) string {
+func (s *env) text(values ...any) string {
 	s.Helper()
 	text, err := json.Marshal(values)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -200,7 +200,7 @@ func deletions(o metav1.Object) int64 {
 
 // same says what differs from before, except for a VM that the test has ended and
 // the nodes that the cloud takes away with it.
-func (s *scene) same(before picture, ended string) error {
+func (s *env) same(before picture, ended string) error {
 	s.Helper()
 	now := s.picture()
 	for what, version := range before.objects {

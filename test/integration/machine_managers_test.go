@@ -19,7 +19,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
-func machineWithoutTargetCluster(s *scene) {
+func machineWithoutTargetCluster(s *env) {
 	s.move()
 	s.class()
 	s.manage("--target-kubeconfig=none")
@@ -62,7 +62,7 @@ func machineWithoutTargetCluster(s *scene) {
 
 // killedManagerMakesExactlyOneVM kills managers while they make machines, and
 // counts what was ever made.
-func killedManagerMakesExactlyOneVM(s *scene) {
+func killedManagerMakesExactlyOneVM(s *env) {
 	const rounds, each = 3, 10
 	seed := rand.Uint64()
 	s.Logf("seed %d", seed)
@@ -97,7 +97,7 @@ func killedManagerMakesExactlyOneVM(s *scene) {
 }
 
 // killAfter kills a manager some time after the cloud has that many VMs.
-func (s *scene) killAfter(m *stack.Manager, vms int, wait time.Duration) {
+func (s *env) killAfter(m *stack.Manager, vms int, wait time.Duration) {
 	s.Helper()
 	s.eventually("it is time to kill", func(ctx context.Context) error {
 		made, err := s.vms(ctx)
@@ -114,7 +114,7 @@ func (s *scene) killAfter(m *stack.Manager, vms int, wait time.Duration) {
 }
 
 // onlyOneManagerWorks starts two managers while MCM holds one of its leases.
-func onlyOneManagerWorks(s *scene) {
+func onlyOneManagerWorks(s *env) {
 	s.move()
 	s.class()
 	lease := &coordinationv1.Lease{ObjectMeta: s.meta(machinev1.LeaseMachineController)}
@@ -167,7 +167,7 @@ func onlyOneManagerWorks(s *scene) {
 }
 
 // works reports whether a manager has reconciled anything. A standby fills its queues.
-func (s *scene) works(m *stack.Manager) bool {
+func (s *env) works(m *stack.Manager) bool {
 	s.Helper()
 	n, err := m.Metric(s.Context(), "mcm_workqueue_work_duration_seconds_count")
 	s.Expect(err).NotTo(HaveOccurred())
@@ -175,7 +175,7 @@ func (s *scene) works(m *stack.Manager) bool {
 }
 
 // holder is who holds both leases.
-func (s *scene) holder() string {
+func (s *env) holder() string {
 	s.Helper()
 	var holders []string
 	for _, name := range []string{machinev1.LeaseMachineControllerManager, machinev1.LeaseMachineController} {
@@ -189,7 +189,7 @@ func (s *scene) holder() string {
 
 // machinesOfMCMAreAdopted writes what MCM leaves behind when it is stopped, and
 // starts the manager on it.
-func machinesOfMCMAreAdopted(s *scene) {
+func machinesOfMCMAreAdopted(s *env) {
 	const token = "adopt0.0123456789abcdef"
 	s.move()
 	s.class(func(c *machinev1.MachineClass, secret *corev1.Secret) {
@@ -240,7 +240,7 @@ func machinesOfMCMAreAdopted(s *scene) {
 
 // madeByMCM returns a Running machine as MCM leaves it behind: no owner id on
 // anything, and a VM whose node has joined.
-func (s *scene) madeByMCM(name, token string) (*machinev1.Machine, sim.Resource) {
+func (s *env) madeByMCM(name, token string) (*machinev1.Machine, sim.Resource) {
 	s.Helper()
 	in := sim.VMInput{Zone: stack.Zone, InstanceType: "small", Image: "linux-1", Tags: stack.OwnershipTags()}
 	in.Tags[sim.NameTag] = name

@@ -24,7 +24,7 @@ import (
 const holdFinalizer = "test.example/hold"
 
 // bound creates a pod on a machine's node that goes when its finalizer is gone.
-func (s *scene) bound(m *machinev1.Machine) *corev1.Pod {
+func (s *env) bound(m *machinev1.Machine) *corev1.Pod {
 	s.Helper()
 	pod := &corev1.Pod{ObjectMeta: s.meta(s.name)}
 	pod.Finalizers = []string{holdFinalizer}
@@ -37,14 +37,14 @@ func (s *scene) bound(m *machinev1.Machine) *corev1.Pod {
 }
 
 // kubectl runs the real one.
-func (s *scene) kubectl(args ...string) {
+func (s *env) kubectl(args ...string) {
 	s.Helper()
 	args = append([]string{"--kubeconfig", s.Cluster.Kubeconfig(), "--namespace", s.namespace}, args...)
 	out, err := exec.CommandContext(s.Context(), s.Cluster.Kubectl(), args...).CombinedOutput()
 	s.Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
-func (s *scene) node(m *machinev1.Machine) *corev1.Node {
+func (s *env) node(m *machinev1.Machine) *corev1.Node {
 	s.Helper()
 	node := &corev1.Node{}
 	s.Expect(s.Client.Get(s.Context(), client.ObjectKey{Name: m.Labels[machinev1.NodeLabel]}, node)).To(Succeed())
@@ -59,7 +59,7 @@ func givenTaints(n *corev1.Node) []corev1.Taint {
 }
 
 // nodeSees waits until a node, which is kept current, is as ok says.
-func (s *scene) nodeSees(n *corev1.Node, what string, ok func() bool) {
+func (s *env) nodeSees(n *corev1.Node, what string, ok func() bool) {
 	s.Helper()
 	s.eventually(what, func(ctx context.Context) error {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(n), n); err != nil {
@@ -73,7 +73,7 @@ func (s *scene) nodeSees(n *corev1.Node, what string, ok func() bool) {
 	})
 }
 
-func deletedNodeTakesItsMachineAlong(s *scene) {
+func deletedNodeTakesItsMachineAlong(s *env) {
 	s.class()
 	s.pool(2)
 	all := s.running(2)
@@ -116,7 +116,7 @@ func deletedNodeTakesItsMachineAlong(s *scene) {
 
 // What was decided for a node does not reach the next one of its name: every
 // patch of a node carries the UID of the one that was read.
-func patchOfFormerNodeIsRefused(s *scene) {
+func patchOfFormerNodeIsRefused(s *env) {
 	bare := func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.name}} }
 	former, next := bare(), bare()
 	s.Expect(s.Client.Create(s.Context(), former)).To(Succeed())
@@ -140,7 +140,7 @@ func patchOfFormerNodeIsRefused(s *scene) {
 	s.Expect(s.Client.Delete(s.Context(), next)).To(Succeed())
 }
 
-func nodeFollowsItsTemplate(s *scene) {
+func nodeFollowsItsTemplate(s *env) {
 	keep := corev1.Taint{Key: "keep", Value: "1", Effect: corev1.TaintEffectPreferNoSchedule}
 	drop := corev1.Taint{Key: "drop", Effect: corev1.TaintEffectNoExecute}
 	own := corev1.Taint{Key: "user", Value: "own", Effect: corev1.TaintEffectNoSchedule}
@@ -212,7 +212,7 @@ func nodeFollowsItsTemplate(s *scene) {
 	})).To(Succeed())
 }
 
-func nodeFollowsVirtualCapacity(s *scene) {
+func nodeFollowsVirtualCapacity(s *env) {
 	gadgets, widgets := corev1.ResourceName("example.com/gadgets"), corev1.ResourceName("example.com/widgets")
 	virtual := func(c *machinev1.MachineClass, list map[corev1.ResourceName]string) {
 		c.NodeTemplate.VirtualCapacity = nil

@@ -12,9 +12,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
-// orphan makes a VM without Machine in the scene's account; owner is its owner
+// orphan makes a VM without Machine in the env's account; owner is its owner
 // id, empty for one that MCM made.
-func (s *scene) orphan(name, owner string) sim.Resource {
+func (s *env) orphan(name, owner string) sim.Resource {
 	s.Helper()
 	in := sim.VMInput{Zone: stack.Zone, InstanceType: "small", Image: "linux-1", Tags: stack.OwnershipTags()}
 	in.Tags[sim.NameTag] = name
@@ -28,13 +28,13 @@ func (s *scene) orphan(name, owner string) sim.Resource {
 
 // collected waits until a VM is gone that was made now and has no owner.
 // Then the collector has judged twice everything that is as old.
-func (s *scene) collected() {
+func (s *env) collected() {
 	s.Helper()
 	r := s.orphan("nobody", "nobody's")
 	s.removed(r)
 }
 
-func (s *scene) removed(r sim.Resource) {
+func (s *env) removed(r sim.Resource) {
 	s.Helper()
 	s.eventually("VM "+r.ID+" is removed", func(ctx context.Context) error {
 		vms, err := s.vms(ctx)
@@ -47,7 +47,7 @@ func (s *scene) removed(r sim.Resource) {
 	})
 }
 
-func orphanGoesAndFailingClassStopsNobody(s *scene) {
+func orphanGoesAndFailingClassStopsNobody(s *env) {
 	s.classNamed("a-failing-class", func(_ *machinev1.MachineClass, secret *corev1.Secret) {
 		secret.Data["secretKey"] = []byte("wrong")
 	})
@@ -67,7 +67,7 @@ func orphanGoesAndFailingClassStopsNobody(s *scene) {
 	s.none()
 }
 
-func orphanIsOnlyReported(s *scene) {
+func orphanIsOnlyReported(s *env) {
 	s.class(func(c *machinev1.MachineClass, _ *corev1.Secret) {
 		c.Annotations = map[string]string{machinev1.ReportOrphansAnnotation: ""}
 	})
@@ -88,7 +88,7 @@ func orphanIsOnlyReported(s *scene) {
 // The VM exists, and every answer that says so is lost: the Machine does not
 // know it for long, and all that time it is not an orphan. In the end the
 // Machine has that VM and no other.
-func vmOfMachineBeingMadeIsNoOrphan(s *scene) {
+func vmOfMachineBeingMadeIsNoOrphan(s *env) {
 	s.fault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultLost, Name: "lost-answers"})
 	s.class()
 	m := s.single("lost-answers")
@@ -97,7 +97,7 @@ func vmOfMachineBeingMadeIsNoOrphan(s *scene) {
 	s.eventually("its VM exists", func(ctx context.Context) error { return s.alive(ctx, m.Name) })
 	s.collected()
 	s.Expect(s.alive(s.Context(), m.Name)).To(Succeed())
-	s.mend()
+	s.repair()
 	s.phase(m, machinev1.MachineRunning)
 	s.collected()
 	s.Expect(s.alive(s.Context(), m.Name)).To(Succeed())

@@ -16,7 +16,7 @@ import (
 
 // All nodes of a pool break at once. Nothing is replaced, until the cloud says
 // that one of the VMs is gone: that one is. The others come back.
-func nodesLostTogetherAreKept(s *scene) {
+func nodesLostTogetherAreKept(s *env) {
 	s.move()
 	s.class()
 	const health = 5
@@ -61,8 +61,8 @@ func nodesLostTogetherAreKept(s *scene) {
 	s.told("OutageOver", d.Name)
 }
 
-// sameAs returns an error unless the scene has these machines, none of them going.
-func (s *scene) sameAs(ctx context.Context, machines []machinev1.Machine) error {
+// sameAs returns an error unless the env has these machines, none of them going.
+func (s *env) sameAs(ctx context.Context, machines []machinev1.Machine) error {
 	now, err := s.list(ctx)
 	if err != nil || len(now) != len(machines) {
 		return fmt.Errorf("%d machines: %w", len(now), err)

@@ -29,7 +29,7 @@ func shownPreserved(n *corev1.Node, status corev1.ConditionStatus, reason string
 	return c != nil && c.Status == status && c.Reason == reason
 }
 
-func failedMachineIsKeptUntilExpiry(s *scene) {
+func failedMachineIsKeptUntilExpiry(s *env) {
 	s.class()
 	s.pool(1, func(d *machinev1.MachineDeployment) {
 		d.Spec.Template.Spec.MachineHealthTimeout = seconds(1)
@@ -70,7 +70,7 @@ func failedMachineIsKeptUntilExpiry(s *scene) {
 	s.Expect(s.running(1)[0].UID).NotTo(Equal(m.UID), "and is replaced then")
 }
 
-func nodeAnnotationPreserves(s *scene) {
+func nodeAnnotationPreserves(s *env) {
 	s.class()
 	s.pool(1, func(d *machinev1.MachineDeployment) {
 		d.Spec.Template.Spec.MachineHealthTimeout = seconds(1)
@@ -123,7 +123,7 @@ func nodeAnnotationPreserves(s *scene) {
 
 // preservationNowExpires waits for what stays: a busy machine may look at nothing
 // for as long as the preservation lasts.
-func preservationNowExpires(s *scene) {
+func preservationNowExpires(s *env) {
 	s.class()
 	m := s.single("kept", func(m *machinev1.Machine) { m.Spec.MachinePreserveTimeout = seconds(6) })
 	s.phase(m, machinev1.MachineRunning)

@@ -16,15 +16,15 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// running waits until the scene has so many machines, all of them Running with
+// running waits until the env has so many machines, all of them Running with
 // a ready node, and returns them by name.
-func (s *scene) running(want int) []machinev1.Machine {
+func (s *env) running(want int) []machinev1.Machine {
 	s.Helper()
 	return s.runningOn(s.Client, want)
 }
 
 // runningOn is running with the nodes of another cluster.
-func (s *scene) runningOn(nodes client.Client, want int) []machinev1.Machine {
+func (s *env) runningOn(nodes client.Client, want int) []machinev1.Machine {
 	s.Helper()
 	var machines []machinev1.Machine
 	s.eventually(fmt.Sprintf("%d machines are Running", want), func(ctx context.Context) error {
@@ -60,13 +60,13 @@ func isRunning(ctx context.Context, nodes client.Client, m *machinev1.Machine) e
 }
 
 // phase waits for a phase of a machine.
-func (s *scene) phase(m *machinev1.Machine, want machinev1.MachinePhase) {
+func (s *env) phase(m *machinev1.Machine, want machinev1.MachinePhase) {
 	s.Helper()
 	s.sees(m, "phase "+string(want), func() bool { return m.Status.CurrentStatus.Phase == want })
 }
 
 // sees waits until a machine, which is kept current, is as ok says.
-func (s *scene) sees(m *machinev1.Machine, what string, ok func() bool) {
+func (s *env) sees(m *machinev1.Machine, what string, ok func() bool) {
 	s.Helper()
 	s.eventually(what, func(ctx context.Context) error {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
@@ -81,7 +81,7 @@ func (s *scene) sees(m *machinev1.Machine, what string, ok func() bool) {
 
 // says waits until a condition of a machine is False for a reason, and returns
 // its message.
-func (s *scene) says(m *machinev1.Machine, kind, reason string) string {
+func (s *env) says(m *machinev1.Machine, kind, reason string) string {
 	s.Helper()
 	message := ""
 	s.sees(m, fmt.Sprintf("condition %s for %s", kind, reason), func() bool {
@@ -96,13 +96,13 @@ func (s *scene) says(m *machinev1.Machine, kind, reason string) string {
 }
 
 // holds checks that something stays as it is.
-func (s *scene) holds(within time.Duration, what string, check func(context.Context) error) {
+func (s *env) holds(within time.Duration, what string, check func(context.Context) error) {
 	s.Helper()
 	s.Consistently(func() error { return check(s.Context()) }).WithTimeout(within).Should(Succeed(), what)
 }
 
 // gone waits until objects do not exist any more.
-func (s *scene) gone(objects ...client.Object) {
+func (s *env) gone(objects ...client.Object) {
 	s.Helper()
 	for _, o := range objects {
 		s.eventually(o.GetName()+" goes", func(ctx context.Context) error { return s.absent(ctx, o) })
@@ -112,7 +112,7 @@ func (s *scene) gone(objects ...client.Object) {
 // told waits for an Event about an object, and returns its text. With more words it
 // waits for one whose text has them all: a reason can have several texts, e.g. when a
 // cache shows a Machine before its class.
-func (s *scene) told(reason, object string, words ...string) string {
+func (s *env) told(reason, object string, words ...string) string {
 	s.Helper()
 	text := ""
 	s.eventually("Event "+reason+" about "+object, func(ctx context.Context) error {

@@ -19,7 +19,7 @@ import (
 // lostMachinesAreRecovered takes a pool back to what a backup has of it, as a restore of
 // etcd does: fewer Machines, smaller sizes, names that were not used yet. The orphan
 // collector keeps the VMs, and kubectl mcm recover gives them their Machines back.
-func lostMachinesAreRecovered(s *scene) {
+func lostMachinesAreRecovered(s *env) {
 	const before, after = 3, 8
 	s.move()
 	s.class()
@@ -57,7 +57,7 @@ func lostMachinesAreRecovered(s *scene) {
 }
 
 // nodeUIDs returns the UIDs of the Nodes of machines, by name of the machine.
-func (s *scene) nodeUIDs(machines []machinev1.Machine) map[string]types.UID {
+func (s *env) nodeUIDs(machines []machinev1.Machine) map[string]types.UID {
 	s.Helper()
 	out := map[string]types.UID{}
 	for i := range machines {
@@ -67,7 +67,7 @@ func (s *scene) nodeUIDs(machines []machinev1.Machine) map[string]types.UID {
 }
 
 // restore takes a deployment and its set back, and drops the machines that are not kept.
-func (s *scene) restore(d *machinev1.MachineDeployment, set *machinev1.MachineSet, ordinals string, replicas int32,
+func (s *env) restore(d *machinev1.MachineDeployment, set *machinev1.MachineSet, ordinals string, replicas int32,
 	machines []machinev1.Machine, kept map[types.UID]bool,
 ) {
 	s.Helper()
@@ -90,7 +90,7 @@ func (s *scene) restore(d *machinev1.MachineDeployment, set *machinev1.MachineSe
 }
 
 // listed returns an error unless the class lists so many VMs without a machine.
-func (s *scene) listed(ctx context.Context, want int) error {
+func (s *env) listed(ctx context.Context, want int) error {
 	class := &machinev1.MachineClass{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: s.name}, class); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *scene) listed(ctx context.Context, want int) error {
 
 // recovered waits until the machines are Running again, and checks that each has the VM and
 // the Node that it had.
-func (s *scene) recovered(was []machinev1.Machine, nodes map[string]types.UID) {
+func (s *env) recovered(was []machinev1.Machine, nodes map[string]types.UID) {
 	s.Helper()
 	now := map[string]*machinev1.Machine{}
 	machines := s.running(len(was))
@@ -129,7 +129,7 @@ func (s *scene) recovered(was []machinev1.Machine, nodes map[string]types.UID) {
 }
 
 // onlyVMs checks that the account has had so many VMs ever, and that all of them live.
-func (s *scene) onlyVMs(n int) {
+func (s *env) onlyVMs(n int) {
 	s.Helper()
 	vms, err := s.vms(s.Context())
 	s.Expect(err).NotTo(HaveOccurred())
@@ -139,8 +139,8 @@ func (s *scene) onlyVMs(n int) {
 	}
 }
 
-// kubectlMCM runs the plugin in the scene's namespace, and returns what it prints.
-func (s *scene) kubectlMCM(args ...string) string {
+// kubectlMCM runs the plugin in the env's namespace, and returns what it prints.
+func (s *env) kubectlMCM(args ...string) string {
 	s.Helper()
 	args = append(args, "-n", s.namespace, "--kubeconfig", s.Cluster.Kubeconfig())
 	out, err := exec.CommandContext(s.Context(), filepath.Join(binaries, "kubectl-mcm"), args...).CombinedOutput()
@@ -152,7 +152,7 @@ func (s *scene) kubectlMCM(args ...string) string {
 // fewLostMachinesAreRecovered: the collector would remove a few orphans, so a restore is
 // made with a collector that only reports. Meanwhile the sets use the names again, for new
 // Machines that find the VMs of these names.
-func fewLostMachinesAreRecovered(s *scene) {
+func fewLostMachinesAreRecovered(s *env) {
 	s.move()
 	s.class()
 	m := s.manage()
@@ -180,7 +180,7 @@ func fewLostMachinesAreRecovered(s *scene) {
 }
 
 // recoveredNames waits until Machines of these names are Running with the VMs that they had.
-func (s *scene) recoveredNames(was []machinev1.Machine) {
+func (s *env) recoveredNames(was []machinev1.Machine) {
 	s.Helper()
 	for i := range was {
 		s.eventually("Machine "+was[i].Name+" is Running", func(ctx context.Context) error {

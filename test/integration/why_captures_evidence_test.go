@@ -27,7 +27,7 @@ func mishapCaptures(r *reader) {
 	r.classNamed("workers", r.trustsOther)
 	r.unjoined()
 	r.capture("console", "console machinedeployment workers")
-	small := *r.scene
+	small := *r.env
 	small.name = "small"
 	d := small.pool(backedUp)
 	r.eventually("the pool is healthy", func(ctx context.Context) error {
@@ -74,7 +74,7 @@ func (r *reader) trustsOther(_ *machinev1.MachineClass, secret *corev1.Secret) {
 // manager keeps of its console. The machine is preserved, so that no other follows it.
 func (r *reader) unjoined() {
 	r.Helper()
-	workers := *r.scene
+	workers := *r.env
 	workers.name = "workers"
 	d := workers.pool(1, func(d *machinev1.MachineDeployment) {
 		d.Spec.Template.Annotations = map[string]string{machinev1.PreserveAnnotation: machinev1.PreserveWhenFailed}
@@ -101,8 +101,8 @@ func (r *reader) unjoined() {
 	})
 }
 
-// complains returns an error unless the only VM of the scene has written twice why it does not join.
-func (s *scene) complains(ctx context.Context) error {
+// complains returns an error unless the only VM of the env has written twice why it does not join.
+func (s *env) complains(ctx context.Context) error {
 	all, err := s.list(ctx)
 	switch {
 	case err != nil:
@@ -133,8 +133,8 @@ func (r *reader) mayGet(secret string) {
 	r.Expect(r.Client.Create(r.Context(), binding)).To(Succeed())
 }
 
-// lose scales a pool of the scene, stops its manager, and takes the objects back to what they were.
-func (s *scene) lose(m *stack.Manager, d *machinev1.MachineDeployment) {
+// lose scales a pool of the env, stops its manager, and takes the objects back to what they were.
+func (s *env) lose(m *stack.Manager, d *machinev1.MachineDeployment) {
 	s.Helper()
 	kept := uids(s.running(backedUp))
 	set := s.sets()[0] // by name: that of small comes before that of workers

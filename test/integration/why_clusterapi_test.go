@@ -25,8 +25,8 @@ func TestWhyClusterAPI(t *testing.T) {
 	t.Parallel()
 	su := start(t, stack.Options{ClusterAPI: true})
 	su.Expect(su.Cloud.SetAccounts(t.Context(), account("blue"))).To(Succeed())
-	s := su.scene(t, "blue", nil)
-	r := &reader{scene: s, kubeconfig: su.reading(su.Cluster, su.Client)}
+	s := su.env(t, "blue", nil)
+	r := &reader{env: s, kubeconfig: su.reading(su.Cluster, su.Client)}
 	s.class(func(_ *machinev1.MachineClass, secret *corev1.Secret) { secret.Data["secretKey"] = []byte("expired") })
 	owner := s.ownedCluster()
 	m := s.ownedMachine("blue-1", owner)
@@ -54,7 +54,7 @@ func TestWhyClusterAPI(t *testing.T) {
 }
 
 // ownedCluster creates a Cluster whose infrastructure and control plane are ready.
-func (s *scene) ownedCluster() *clusterv1.Cluster {
+func (s *env) ownedCluster() *clusterv1.Cluster {
 	s.Helper()
 	c := fixture.Cluster(s.name, fixture.In[*clusterv1.Cluster](s.namespace))
 	c.UID, c.Spec.ControlPlaneRef = "", clusterv1.ContractVersionedObjectReference{}
@@ -80,7 +80,7 @@ func (s *scene) ownedCluster() *clusterv1.Cluster {
 }
 
 // ownedMachine creates a Machine of Cluster API with boot data, and returns its MCMMachine.
-func (s *scene) ownedMachine(name string, of *clusterv1.Cluster) *infrav1.MCMMachine {
+func (s *env) ownedMachine(name string, of *clusterv1.Cluster) *infrav1.MCMMachine {
 	s.Helper()
 	owner := fixture.CAPIMachine(name, of.Name, fixture.In[*clusterv1.Machine](s.namespace))
 	owner.OwnerReferences = []metav1.OwnerReference{fixture.ClusterOwner(of.Name)}

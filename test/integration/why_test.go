@@ -28,7 +28,7 @@ import (
 
 // reader is a user who has the shipped ClusterRole and nothing else.
 type reader struct {
-	*scene
+	*env
 	kubeconfig string
 	flags      []string
 	dir        string // where the plugin runs; empty is that of the test
@@ -109,12 +109,12 @@ func TestWhy(t *testing.T) {
 		account("why-capacity"), account("why-name"), account("garden"), account("orchard"))).To(Succeed())
 	s.Expect(s.Cloud.SetCapacity(t.Context(), "gpu", 0)).To(Succeed())
 	kubeconfig := s.reading(s.Cluster, s.Client)
-	for name, scene := range map[string]func(*reader){
+	for name, env := range map[string]func(*reader){
 		"why-class": wrongClassField, "why-key": refusedCredentials, "why-budget": budgetBlocksDrain,
 		"why-quota": usedUpQuota, "why-capacity": exhaustedCapacity, "why-name": nodeOfAnotherName, "garden": captures,
 		"orchard": mishapCaptures,
 	} {
-		t.Run(name, func(t *testing.T) { scene(&reader{scene: s.scene(t, name, nil), kubeconfig: kubeconfig}) })
+		t.Run(name, func(t *testing.T) { env(&reader{env: s.env(t, name, nil), kubeconfig: kubeconfig}) })
 	}
 }
 
@@ -219,11 +219,11 @@ func TestWhyAPIServer(t *testing.T) {
 		"--latency=20ms", "--boot-time=500ms", "--delete-time=200ms", "--kubeconfig=" + target.Kubeconfig(),
 	}})
 	su.Expect(su.Cloud.SetAccounts(t.Context(), account("why-target"))).To(Succeed())
-	s := su.scene(t, "why-target", nil)
+	s := su.env(t, "why-target", nil)
 	nodes, err := client.New(target.Config(), client.Options{})
 	s.Expect(err).NotTo(HaveOccurred())
 	r := &reader{
-		scene: s, kubeconfig: su.reading(su.Cluster, su.Client),
+		env: s, kubeconfig: su.reading(su.Cluster, su.Client),
 		flags: []string{"--target-kubeconfig", su.reading(target, nodes)},
 	}
 	s.class(func(_ *machinev1.MachineClass, secret *corev1.Secret) {

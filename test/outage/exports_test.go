@@ -71,7 +71,7 @@ func (e exports) compare(t *testing.T) {
 	}
 }
 
-// elsewhere are the metrics that no world of this package has: those of Cluster API's objects, of
+// elsewhere are the metrics that no test of this package has: those of Cluster API's objects, of
 // requests and of queues.
 func elsewhere(t *testing.T) []*dto.MetricFamily {
 	t.Helper()

@@ -46,7 +46,7 @@ func TestRecordings(t *testing.T) {
 	all.add(elsewhere(t))
 	for name, play := range faults {
 		t.Run(name, func(t *testing.T) {
-			r := recordingOf(t, newWorld(t, options()))
+			r := recordingOf(t, newEnv(t, options()))
 			for i, zone := range zones() {
 				r.pool(fmt.Sprintf("pool-%d", i), zone, 4)
 			}

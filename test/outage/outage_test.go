@@ -22,11 +22,11 @@ func options() machine.Options {
 	}
 }
 
-// populated is a world with a hundred machines in each of three zones, in nine
+// populated is an env with a hundred machines in each of three zones, in nine
 // pools of ten and in five of two.
-func populated(t *testing.T, o machine.Options) *world {
+func populated(t *testing.T, o machine.Options) *env {
 	t.Helper()
-	w := newWorld(t, o)
+	w := newEnv(t, o)
 	for i, zone := range zones() {
 		for n := range 9 {
 			w.pool(fmt.Sprintf("large-%d-%d", i, n), zone, 10)
@@ -136,7 +136,7 @@ func TestOutageHasALimit(t *testing.T) {
 	t.Parallel()
 	o := options()
 	o.OutageLimit = time.Hour
-	w := newWorld(t, o)
+	w := newEnv(t, o)
 	w.pool("a", zones()[0], 3)
 	w.pool("b", zones()[0], 3)
 	w.run(3 * time.Minute)
@@ -167,7 +167,7 @@ func TestOutageHasALimit(t *testing.T) {
 }
 
 // same fails unless there are the same machines as before, all Running.
-func (w *world) same(before map[string]*machinev1.Machine) {
+func (w *env) same(before map[string]*machinev1.Machine) {
 	w.Helper()
 	for name, m := range w.machines() {
 		if was := before[name]; was == nil || was.UID != m.UID || m.Status.CurrentStatus.Phase != machinev1.MachineRunning {

@@ -17,15 +17,15 @@ import (
 type queue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request] // nil: what is not modelled panics
 
-	world      *world
+	env        *env
 	controller *mirror.Controller
 	ready      []reconcile.Request
 	waits      map[reconcile.Request]bool
 	later      map[reconcile.Request]time.Time
 }
 
-func newQueue(w *world, c *mirror.Controller) *queue {
-	return &queue{world: w, controller: c, waits: map[reconcile.Request]bool{}, later: map[reconcile.Request]time.Time{}}
+func newQueue(w *env, c *mirror.Controller) *queue {
+	return &queue{env: w, controller: c, waits: map[reconcile.Request]bool{}, later: map[reconcile.Request]time.Time{}}
 }
 
 func (q *queue) Add(r reconcile.Request) {
@@ -40,7 +40,7 @@ func (q *queue) AddAfter(r reconcile.Request, d time.Duration) {
 		q.Add(r)
 		return
 	}
-	due := q.world.now.Add(d)
+	due := q.env.now.Add(d)
 	if at, ok := q.later[r]; !ok || due.Before(at) {
 		q.later[r] = due
 	}
@@ -56,7 +56,7 @@ func (q *queue) ripen() time.Time {
 	var due []reconcile.Request
 	for r, at := range q.later {
 		switch {
-		case !at.After(q.world.now):
+		case !at.After(q.env.now):
 			due = append(due, r)
 		case next.IsZero() || at.Before(next):
 			next = at
@@ -73,7 +73,7 @@ func (q *queue) ripen() time.Time {
 // work reconciles what is ready, and reports whether anything was.
 func (q *queue) work() bool {
 	q.ripen()
-	ctx := ctrl.LoggerInto(q.world.Context(), logr.Discard())
+	ctx := ctrl.LoggerInto(q.env.Context(), logr.Discard())
 	ready := q.ready
 	q.ready = nil
 	for _, r := range ready {

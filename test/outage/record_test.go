@@ -34,7 +34,7 @@ var metricName = regexp.MustCompile(`\bmcm_[a-z_]+`)
 
 // recording has the samples of all series by the text of the series.
 type recording struct {
-	*world
+	*env
 	wanted  map[string]bool // the metrics that are kept, as the rules name them
 	exports exports
 	samples map[string][]float64 // none is NaN
@@ -42,14 +42,14 @@ type recording struct {
 	stale   float64 // what this counter of the whole test process had at the start
 }
 
-func recordingOf(t *testing.T, w *world) *recording {
+func recordingOf(t *testing.T, w *env) *recording {
 	t.Helper()
 	text, err := os.ReadFile(rulesFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &recording{
-		world: w, wanted: map[string]bool{}, exports: exports{}, samples: map[string][]float64{},
+		env: w, wanted: map[string]bool{}, exports: exports{}, samples: map[string][]float64{},
 	}
 	for _, name := range metricName.FindAllString(string(text), -1) {
 		r.wanted[name] = true

@@ -13,7 +13,7 @@ type fatalError struct{ err error }
 func (e fatalError) Error() string { return e.err.Error() }
 func (e fatalError) Unwrap() error { return e.err }
 
-// Fatal marks an error that no waiting mends.
+// Fatal marks an error that waiting does not resolve.
 func Fatal(err error) error { return fatalError{err} }
 
 // Until calls check until it returns nil, at least once, and returns its last

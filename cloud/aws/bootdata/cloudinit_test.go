@@ -34,7 +34,7 @@ func TestCloudInit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newEnv(t)
 			server := httptest.NewServer(s.s3)
 			defer server.Close()
 			s.service.Endpoint = server.URL
@@ -70,7 +70,7 @@ func pythonWithCloudInit(t *testing.T) string {
 }
 
 // empty deletes the machine's objects.
-func (s *scene) empty(of bootdata.Store) {
+func (s *env) empty(of bootdata.Store) {
 	s.Helper()
 	for key, err := range of.Of(s.Context(), "list", request("").Ref) {
 		if err == nil {

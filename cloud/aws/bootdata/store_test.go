@@ -26,8 +26,8 @@ const (
 	content = "## template: jinja\n#cloud-config\nwrite_files:\n- content: |\n    " + canary
 )
 
-// scene is a bucket and what is needed to use it. Its time moves only when a test moves it.
-type scene struct {
+// env is a bucket and what is needed to use it. Its time moves only when a test moves it.
+type env struct {
 	*testing.T
 	now     time.Time
 	s3      *s3test.Store
@@ -37,9 +37,9 @@ type scene struct {
 	logins  int
 }
 
-func newScene(t *testing.T) *scene {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	s := &scene{T: t, now: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC), spec: bootdata.Spec{Bucket: bucket}}
+	s := &env{T: t, now: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC), spec: bootdata.Spec{Bucket: bucket}}
 	s.session = awssdk.Credentials{AccessKeyID: "KEY", SecretAccessKey: "a secret"}
 	s.s3 = s3test.New(s3test.Settings{
 		Region: "eu-west-1", PageSize: 2, Accounts: map[string]s3test.Account{"KEY": {Secret: "a secret"}},
@@ -56,7 +56,7 @@ func newScene(t *testing.T) *scene {
 }
 
 // logIn gives the caller a session that lasts for d, each time that it logs in.
-func (s *scene) logIn(d time.Duration) {
+func (s *env) logIn(d time.Duration) {
 	open := func() {
 		s.logins++
 		token := strings.Repeat("t", s.logins)
@@ -71,7 +71,7 @@ func (s *scene) logIn(d time.Duration) {
 	s.service.Refresh = open
 }
 
-func (s *scene) store() bootdata.Store {
+func (s *env) store() bootdata.Store {
 	tags := map[string]string{"kubernetes.io/cluster/c1": "1"}
 	return bootdata.NewStore(s.service, &s.spec, tags, []string{"kubernetes.io/cluster/c1"})
 }
@@ -84,7 +84,7 @@ func request(data string) cloud.CreateRequest {
 }
 
 // keep returns what the instance gets.
-func (s *scene) keep(r cloud.CreateRequest) []byte {
+func (s *env) keep(r cloud.CreateRequest) []byte {
 	s.Helper()
 	got, err := s.store().Keep(s.Context(), "run instance", r)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *scene) keep(r cloud.CreateRequest) []byte {
 }
 
 // fetches fails unless an instance with this user data boots with want.
-func (s *scene) fetches(userData []byte, want string) {
+func (s *env) fetches(userData []byte, want string) {
 	s.Helper()
 	if got, err := s.s3.Guest(userData); err != nil || string(got) != want {
 		s.Errorf("the guest boots with %.40q, error %v, want %.40q", got, err, want)
@@ -102,7 +102,7 @@ func (s *scene) fetches(userData []byte, want string) {
 }
 
 // denied fails unless the guest gets nothing.
-func (s *scene) denied(why string, userData []byte) {
+func (s *env) denied(why string, userData []byte) {
 	s.Helper()
 	if got, err := s.s3.Guest(userData); err == nil {
 		s.Errorf("%s: the guest still gets %.40q", why, got)
@@ -117,7 +117,7 @@ func TestGuestFetchesOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newEnv(t)
 			userData := s.keep(request(data))
 			if text := string(userData); strings.Contains(text, "PRIVATE") || strings.Contains(text, "MIME") ||
 				strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(canary))) {
@@ -133,7 +133,7 @@ func TestGuestFetchesOnce(t *testing.T) {
 
 func TestURLIsTheSameForAnAttempt(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newEnv(t)
 	first := s.keep(request(content))
 	s.now = s.now.Add(29 * time.Minute)
 	if again := s.keep(request(content)); string(again) != string(first) {
@@ -153,7 +153,7 @@ func TestURLIsTheSameForAnAttempt(t *testing.T) {
 
 func TestOtherBootDataUnderOneToken(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newEnv(t)
 	s.keep(request(content))
 	_, err := s.store().Keep(t.Context(), "run instance", request(content+"# more"))
 	if cloud.CodeOf(err) != cloud.TokenUsed {
@@ -163,7 +163,7 @@ func TestOtherBootDataUnderOneToken(t *testing.T) {
 
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newEnv(t)
 	s.logIn(time.Hour)
 	userData := s.keep(request(content))
 	if s.logins != 1 {
@@ -191,7 +191,7 @@ func TestSessions(t *testing.T) {
 
 func TestExpiredSessionIsOpenedAgain(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newEnv(t)
 	s.logIn(time.Hour)
 	s.now = s.now.Add(2 * time.Hour)
 	s.fetches(s.keep(request(content)), content)
@@ -201,31 +201,31 @@ func TestRefusedBuckets(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		edit   func(*scene)
+		edit   func(*env)
 		code   cloud.Code
 		says   string
 	}{
-		"Versions": {"Deleted keys could be read from old versions.", func(s *scene) {
+		"Versions": {"Deleted keys could be read from old versions.", func(s *env) {
 			s.s3.Change(func(set *s3test.Settings) { set.Buckets[bucket] = s3test.Bucket{Owner: owner, Versions: true} })
 		}, cloud.Invalid, "versioning"},
-		"Missing": {"There is nowhere to put it.", func(s *scene) { s.spec.Bucket = "another" }, cloud.Invalid, "exists"},
-		"Region": {"S3 says where the bucket is.", func(s *scene) {
+		"Missing": {"There is nowhere to put it.", func(s *env) { s.spec.Bucket = "another" }, cloud.Invalid, "exists"},
+		"Region": {"S3 says where the bucket is.", func(s *env) {
 			s.s3.Change(func(set *s3test.Settings) { set.Region = "us-east-1" })
 		}, cloud.Invalid, "region"},
-		"Owner": {"A bucket of that name may be somebody else's by now.", func(s *scene) {
+		"Owner": {"A bucket of that name may be somebody else's by now.", func(s *env) {
 			s.spec.BucketOwner = "999999999999"
 		}, cloud.Denied, ""},
-		"Key": {"The credentials are wrong.", func(s *scene) { s.session.SecretAccessKey = "another" }, cloud.Denied, ""},
-		"Skew": {"The clock of the manager is wrong.", func(s *scene) {
+		"Key": {"The credentials are wrong.", func(s *env) { s.session.SecretAccessKey = "another" }, cloud.Denied, ""},
+		"Skew": {"The clock of the manager is wrong.", func(s *env) {
 			now := s.now.Add(time.Hour)
 			s.service.Now = func() time.Time { return now }
 		}, cloud.Denied, ""},
-		"Anonymous": {"S3 answers no stranger.", func(s *scene) { s.session.AccessKeyID = "X" }, cloud.Denied, ""},
+		"Anonymous": {"S3 answers no stranger.", func(s *env) { s.session.AccessKeyID = "X" }, cloud.Denied, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newEnv(t)
 			tc.edit(s)
 			_, err := s.store().Keep(t.Context(), "run instance", request(content))
 			if cloud.CodeOf(err) != tc.code || !strings.Contains(err.Error()+problemsOf(err), tc.says) {
@@ -250,7 +250,7 @@ func problemsOf(err error) string {
 
 func TestClockOfTheManager(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newEnv(t)
 	slow := s.now.Add(-10 * time.Minute)
 	s.service.Now = func() time.Time { return slow }
 	userData := s.keep(request(content))
@@ -260,7 +260,7 @@ func TestClockOfTheManager(t *testing.T) {
 
 func TestListAndDelete(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newEnv(t)
 	for _, token := range []string{"1", "2", "3"} { // more than a page
 		r := request(content)
 		r.Token = token

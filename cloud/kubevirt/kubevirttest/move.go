@@ -23,8 +23,8 @@ const (
 	consoleContainer = "guest-console-log"
 )
 
-// scene is what is in a namespace.
-type scene struct {
+// state is what a namespace has.
+type state struct {
 	vms, instances, volumes, pods []Object
 
 	secrets map[string]bool
@@ -48,7 +48,7 @@ func (n *Namespace) Move(ctx context.Context) error {
 
 // step does one thing about each object.
 func (n *Namespace) step(ctx context.Context) (changed bool, err error) {
-	s := &scene{secrets: map[string]bool{}}
+	s := &state{secrets: map[string]bool{}}
 	var secrets []Object
 	for path, into := range map[string]*[]Object{
 		n.vms(): &s.vms, n.instances(): &s.instances, n.volumes(): &s.volumes, n.core("pods"): &s.pods,
@@ -72,7 +72,7 @@ func (n *Namespace) step(ctx context.Context) (changed bool, err error) {
 }
 
 // change makes a change and notes it. What has gone meanwhile, or was changed, is looked at again.
-func (n *Namespace) change(ctx context.Context, s *scene, method, path string, in Object) error {
+func (n *Namespace) change(ctx context.Context, s *state, method, path string, in Object) error {
 	s.changed = true
 	_, err := n.call(ctx, method, path, in)
 	if code := status(err); code == http.StatusNotFound || code == http.StatusConflict {
@@ -81,11 +81,11 @@ func (n *Namespace) change(ctx context.Context, s *scene, method, path string, i
 	return err
 }
 
-func (n *Namespace) merge(ctx context.Context, s *scene, collection, name string, in Object) error {
+func (n *Namespace) merge(ctx context.Context, s *state, collection, name string, in Object) error {
 	return n.change(ctx, s, http.MethodPatch, collection+"/"+escape(name), in)
 }
 
-func (n *Namespace) remove(ctx context.Context, s *scene, collection, name string) error {
+func (n *Namespace) remove(ctx context.Context, s *state, collection, name string) error {
 	return n.change(ctx, s, http.MethodDelete, collection+"/"+escape(name), nil)
 }
 
@@ -99,7 +99,7 @@ func named(all []Object, name string) Object {
 }
 
 // control is what virt-controller does about a VM.
-func (n *Namespace) control(ctx context.Context, s *scene, vm Object) error {
+func (n *Namespace) control(ctx context.Context, s *state, vm Object) error {
 	vmi := named(s.instances, vm.name())
 	switch {
 	case vm.going() && vmi != nil:
@@ -118,7 +118,7 @@ func (n *Namespace) control(ctx context.Context, s *scene, vm Object) error {
 }
 
 // run lets a VM that is to run do so, and stops another one.
-func (n *Namespace) run(ctx context.Context, s *scene, vm, vmi Object) error {
+func (n *Namespace) run(ctx context.Context, s *state, vm, vmi Object) error {
 	off := []string{"", "Halted", "Manual"}
 	wanted := vm.at("spec.running") == true || !slices.Contains(off, vm.text("spec.runStrategy"))
 	switch {
@@ -135,7 +135,7 @@ func (n *Namespace) run(ctx context.Context, s *scene, vm, vmi Object) error {
 }
 
 // fill is what CDI does: it makes the volumes of a VM.
-func (n *Namespace) fill(ctx context.Context, s *scene, vm Object) error {
+func (n *Namespace) fill(ctx context.Context, s *state, vm Object) error {
 	for _, t := range vm.list("spec.dataVolumeTemplates") {
 		if named(s.volumes, t.name()) != nil {
 			continue
@@ -152,7 +152,7 @@ func (n *Namespace) fill(ctx context.Context, s *scene, vm Object) error {
 }
 
 // launch makes the instance of a VM, and the pod in which it is to run.
-func (n *Namespace) launch(ctx context.Context, s *scene, vm Object) error {
+func (n *Namespace) launch(ctx context.Context, s *state, vm Object) error {
 	vmi := Object{
 		"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
 		"metadata": Object{
@@ -167,7 +167,7 @@ func (n *Namespace) launch(ctx context.Context, s *scene, vm Object) error {
 }
 
 // boot lets an instance run, once the Secret is there that it boots from.
-func (n *Namespace) boot(ctx context.Context, s *scene, vm, vmi Object) error {
+func (n *Namespace) boot(ctx context.Context, s *state, vm, vmi Object) error {
 	if named(s.pods, launcherPrefix+vm.name()) == nil {
 		return n.change(ctx, s, http.MethodPost, n.core("pods"), launcher(vmi))
 	}
@@ -238,7 +238,7 @@ func secretOf(vm Object) string {
 }
 
 // show writes how far a VM is.
-func (n *Namespace) show(ctx context.Context, s *scene, vm Object, word string, created bool) error {
+func (n *Namespace) show(ctx context.Context, s *state, vm Object, word string, created bool) error {
 	if vm.text("status.printableStatus") == word && (vm.at("status.created") == true) == created {
 		return nil
 	}
@@ -248,7 +248,7 @@ func (n *Namespace) show(ctx context.Context, s *scene, vm Object, word string, 
 
 // collect is what the garbage collector does: what belongs to an object that has gone goes too, and
 // an object that waits for what is its goes after that.
-func (n *Namespace) collect(ctx context.Context, s *scene) error {
+func (n *Namespace) collect(ctx context.Context, s *state) error {
 	alive := map[string]bool{}
 	for _, o := range slices.Concat(s.vms, s.instances) {
 		alive[o.text("metadata.uid")] = !o.going() || !slices.Contains(finalizers(o), foreground)
@@ -271,7 +271,7 @@ func (n *Namespace) collect(ctx context.Context, s *scene) error {
 }
 
 // finish lets those VMs go that nothing is left of; waits has the ids of the others.
-func (n *Namespace) finish(ctx context.Context, s *scene, waits map[string]bool) error {
+func (n *Namespace) finish(ctx context.Context, s *state, waits map[string]bool) error {
 	for _, vm := range s.vms {
 		if vm.going() && !waits[vm.text("metadata.uid")] {
 			if err := n.release(ctx, s, n.vms(), vm, foreground); err != nil {
@@ -283,7 +283,7 @@ func (n *Namespace) finish(ctx context.Context, s *scene, waits map[string]bool)
 }
 
 // release takes a finalizer from an object.
-func (n *Namespace) release(ctx context.Context, s *scene, collection string, o Object, which string) error {
+func (n *Namespace) release(ctx context.Context, s *state, collection string, o Object, which string) error {
 	left := slices.DeleteFunc(finalizers(o), func(name string) bool { return name == which })
 	if len(left) == len(finalizers(o)) {
 		return nil

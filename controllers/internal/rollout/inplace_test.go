@@ -65,7 +65,7 @@ func TestInPlaceReplicas(t *testing.T) {
 			false, 1,
 			true,
 		},
-		"Done":     {"Nothing moves beyond what is wanted.", Bounds{5, 1, 1}, at(5), []Set{at(1)}, false, 5, false},
+		"Done": {"Nothing moves beyond what is wanted.", Bounds{5, 1, 1}, at(5), []Set{at(1)}, false, 5, false},
 		"TooLarge": {
 			"A set that is too large shrinks.",
 			Bounds{3, 1, 1},

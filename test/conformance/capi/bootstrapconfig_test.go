@@ -16,11 +16,11 @@ import (
 )
 
 // newConfig has a Machine without boot data, and its MCMConfig.
-func newConfig(t *testing.T) *world {
+func newConfig(t *testing.T) *env {
 	t.Helper()
 	m := theMachine()
 	m.Spec.Bootstrap.DataSecretName = nil
-	return newWorld(t, m, theConfig(), theUserData())
+	return newEnv(t, m, theConfig(), theUserData())
 }
 
 // dataSecret is what the config has made.
@@ -176,7 +176,7 @@ func TestBootstrapConfigTokenLivesUntilTheNodeJoins(t *testing.T) {
 	}
 }
 
-func (w *world) tokens() []corev1.Secret {
+func (w *env) tokens() []corev1.Secret {
 	w.Helper()
 	var list corev1.SecretList
 	if err := w.workload.List(w.Context(), &list); err != nil {
@@ -216,7 +216,7 @@ func TestBootstrapConfigTemplateEditedInPlaceIsShown(t *testing.T) {
 	t.Parallel()
 	template := &bootstrapv1.MCMConfigTemplate{ObjectMeta: objectMeta("t", "template-uid")}
 	template.Spec.Template.Spec.MachineClassRef = &bootstrapv1.NameReference{Name: "small"}
-	w := newWorld(t, template.DeepCopy())
+	w := newEnv(t, template.DeepCopy())
 	pass := func() {
 		if _, err := w.reconcilers[configController][1].Reconcile(t.Context(),
 			reconcile.Request{NamespacedName: key("t")}); err != nil {

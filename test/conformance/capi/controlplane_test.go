@@ -17,13 +17,13 @@ import (
 )
 
 // newControlPlane has a control plane that somebody else runs, and the way to it.
-func newControlPlane(t *testing.T, edit ...func(*controlplanev1.MCMExternalControlPlane)) *world {
+func newControlPlane(t *testing.T, edit ...func(*controlplanev1.MCMExternalControlPlane)) *env {
 	t.Helper()
 	o := theControlPlane()
 	for _, f := range edit {
 		f(o)
 	}
-	return newWorld(t, o, theKubeconfig("{token: s3cret}"),
+	return newEnv(t, o, theKubeconfig("{token: s3cret}"),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "this-cluster"}})
 }
 
@@ -111,7 +111,7 @@ func TestControlPlaneVersion(t *testing.T) {
 }
 
 // hasVersion fails unless core reads that version from the control plane; before 1.14 it reads status.version.
-func (w *world) hasVersion(want, why string) {
+func (w *env) hasVersion(want, why string) {
 	w.Helper()
 	status := read(w, theControlPlane()).Status
 	listed := ""

@@ -22,7 +22,7 @@ func TestInfraClusterControlPlaneEndpoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			change(w, theMCMCluster(), func(c *infrav1.MCMCluster) { c.Spec.ControlPlaneEndpoint = endpoint })
 			w.run(clusterController, "c1")
 			if got := read(w, theMCMCluster()).Spec.ControlPlaneEndpoint; got != endpoint {
@@ -37,7 +37,7 @@ func TestInfraClusterFailureDomains(t *testing.T) {
 	domains := []clusterv1.FailureDomain{
 		{Name: "sim-1a", ControlPlane: new(true), Attributes: map[string]string{"x": "y"}}, {Name: "sim-1b"},
 	}
-	w := newWorld(t)
+	w := newEnv(t)
 	change(w, theMCMCluster(), func(c *infrav1.MCMCluster) { c.Spec.FailureDomains = domains })
 	w.run(clusterController, "c1")
 	if got := read(w, theMCMCluster()).Status.FailureDomains; len(got) != 0 {
@@ -53,7 +53,7 @@ func TestInfraClusterFailureDomains(t *testing.T) {
 // A cluster without anything of its own in the cloud is provisioned at once.
 func TestInfraClusterInitializationCompleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.run(clusterController, "c1")
 	if p := read(w, theMCMCluster()).Status.Initialization.Provisioned; p == nil || !*p {
 		t.Error("status.initialization.provisioned is not true")
@@ -70,7 +70,7 @@ func TestInfraClusterInitializationCompleted(t *testing.T) {
 
 func TestInfraClusterConditions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.run(clusterController, "c1")
 	if got := w.condition(theMCMCluster(), clusterv1.ReadyCondition); got != "True "+infrav1.ReasonReady {
 		t.Errorf("Ready is %q; core mirrors it into the Cluster's InfrastructureReady", got)
@@ -81,7 +81,7 @@ func TestInfraClusterConditions(t *testing.T) {
 // There is no terminal state: what is missing is a condition, and may come.
 func TestInfraClusterTerminalFailures(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.delete(theCluster())
 	w.run(clusterController, "c1")
 	if got := w.condition(theMCMCluster(), clusterv1.ReadyCondition); got != "False "+infrav1.ReasonWaitingForCluster {
@@ -98,7 +98,7 @@ func TestInfraClusterTerminalFailures(t *testing.T) {
 // annotation. Whoever it names writes the status, too.
 func TestInfraClusterExternallyManaged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	change(w, theMCMCluster(), func(c *infrav1.MCMCluster) {
 		c.Annotations = map[string]string{clusterv1.ManagedByAnnotation: ""}
 	})
@@ -114,7 +114,7 @@ func TestInfraClusterPausing(t *testing.T) {
 	for name, pause := range pauses() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			pause(w, theMCMCluster())
 			w.run(clusterController, "c1")
 			o := read(w, theMCMCluster())
@@ -129,7 +129,7 @@ func TestInfraClusterPausing(t *testing.T) {
 // Core deletes Machines first; whatever the order, machines need their cluster.
 func TestInfraClusterDeletionWaitsForItsMachines(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	m := w.running()
 	w.delete(theMCMCluster())
 	w.run(clusterController, "c1")
@@ -146,7 +146,7 @@ func TestInfraClusterDeletionWaitsForItsMachines(t *testing.T) {
 
 func TestInfraClusterWatchFilter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.filter = "mine"
 	w.restart()
 	w.run(clusterController, "c1")
@@ -157,7 +157,7 @@ func TestInfraClusterWatchFilter(t *testing.T) {
 // class, or from the cloud where the class does not say it.
 func TestInfraMachineTemplateSupportForClusterAutoscalingFromZero(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theTemplate())
+	w := newEnv(t, theTemplate())
 	w.run(templateController, "t")
 	status := read(w, theTemplate()).Status
 	if status.Capacity.Cpu().IsZero() || status.Capacity.Memory().IsZero() || status.NodeInfo.Architecture != "amd64" ||
@@ -179,7 +179,7 @@ func TestInfraMachineTemplatePausing(t *testing.T) {
 	for name, pause := range pauses() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, theTemplate())
+			w := newEnv(t, theTemplate())
 			pause(w, theTemplate())
 			w.run(templateController, "t")
 			if status := read(w, theTemplate()).Status; len(status.Capacity) != 0 || len(status.Conditions) != 1 {
@@ -193,7 +193,7 @@ func TestInfraMachineTemplatePausing(t *testing.T) {
 // meets no check; an edit in place is a condition, since no machine follows it.
 func TestInfraMachineTemplateEditedInPlaceIsShown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theTemplate())
+	w := newEnv(t, theTemplate())
 	w.run(templateController, "t")
 	change(w, theTemplate(), func(o *infrav1.MCMMachineTemplate) {
 		o.Spec.Template.Spec.NodeTemplate.Labels = map[string]string{"a": "b"}

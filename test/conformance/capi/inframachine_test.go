@@ -18,7 +18,7 @@ import (
 
 func TestInfraMachineProviderID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.machine()
 	w.provision()
 	id := w.mcmMachine().Spec.ProviderID
@@ -34,7 +34,7 @@ func TestInfraMachineProviderID(t *testing.T) {
 // both at once, and never again.
 func TestInfraMachineProviderIDComesWithProvisionedAtTheLatest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.Change(func(s *sim.Settings) { s.BootTime = sim.Duration(time.Minute) })
 	w.machine()
 	w.settle(func() bool {
@@ -52,7 +52,7 @@ func TestInfraMachineMakesOneVM(t *testing.T) {
 	for _, mode := range []string{sim.FaultAfter, sim.FaultLost, sim.FaultDrop, sim.FaultThrottle} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: mode, Count: 2})
 			w.machine()
 			w.settle(func() bool { w.restart(); return provisioned(w.mcmMachine()) })
@@ -65,7 +65,7 @@ func TestInfraMachineMakesOneVM(t *testing.T) {
 
 func TestInfraMachineFailureDomain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.machine()
 	change(w, theMachine(), func(m *clusterv1.Machine) { m.Spec.FailureDomain = "sim-1b" })
 	w.provision()
@@ -77,7 +77,7 @@ func TestInfraMachineFailureDomain(t *testing.T) {
 
 func TestInfraMachineAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.machine()
 	w.provision()
 	known := []clusterv1.MachineAddressType{
@@ -97,7 +97,7 @@ func TestInfraMachineAddresses(t *testing.T) {
 
 func TestInfraMachineInitializationCompleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.machine()
 	if o := w.mcmMachine(); o.Status.Initialization.Provisioned != nil {
 		t.Errorf("provisioned is %v before there is a VM", *o.Status.Initialization.Provisioned)
@@ -108,7 +108,7 @@ func TestInfraMachineInitializationCompleted(t *testing.T) {
 // Core keeps what it was told once; taking it back would only confuse readers.
 func TestInfraMachineProvisionedNeverBecomesFalseAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running()
 	change(w, theMachine(), unhealthy)
 	w.cloud.Terminate(w.cloud.VMs()[0].ID, "Gone")
@@ -131,7 +131,7 @@ func unhealthy(m *clusterv1.Machine) { m.Status.Conditions[0].Status = metav1.Co
 // again by the same object.
 func TestInfraMachineVanishedVMIsShownAndNotMadeAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	o := w.running()
 	change(w, theMachine(), unhealthy)
 	w.cloud.Terminate(w.cloud.VMs()[0].ID, "Gone")
@@ -149,7 +149,7 @@ func TestInfraMachineVanishedVMIsShownAndNotMadeAgain(t *testing.T) {
 
 func TestInfraMachineConditions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	o := w.running()
 	if got := w.condition(o, clusterv1.ReadyCondition); got != "True "+infrav1.ReasonReady {
 		t.Errorf("Ready is %q; core mirrors it into the Machine's InfrastructureReady", got)
@@ -184,16 +184,16 @@ func checkConditions(t *testing.T, all []metav1.Condition) {
 // machines that run well.
 func TestInfraMachineReadyDoesNotFollowOutagesOfTheCloudsAPI(t *testing.T) {
 	t.Parallel()
-	outages := map[string]func(w *world){
-		"RateLimit":          func(w *world) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultThrottle}) },
-		"NoAnswer":           func(w *world) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultDrop}) },
-		"ExpiredCredentials": func(w *world) { w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil }) },
-		"SecretDeleted":      func(w *world) { w.delete(theCredentials()) },
+	outages := map[string]func(w *env){
+		"RateLimit":          func(w *env) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultThrottle}) },
+		"NoAnswer":           func(w *env) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultDrop}) },
+		"ExpiredCredentials": func(w *env) { w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil }) },
+		"SecretDeleted":      func(w *env) { w.delete(theCredentials()) },
 	}
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			o := w.running()
 			begin(w)
 			for range 5 {
@@ -219,7 +219,7 @@ func TestInfraMachineReadyDoesNotFollowOutagesOfTheCloudsAPI(t *testing.T) {
 // put right.
 func TestInfraMachineTerminalFailures(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	o := w.machine(func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "absent" })
 	w.run(machineController, "m")
 	if got := w.condition(o, clusterv1.ReadyCondition); got != "False "+machinev1.ReasonClassNotFound {
@@ -236,7 +236,7 @@ func TestInfraMachineTerminalFailures(t *testing.T) {
 // Core changes the spec in an in-place update; that is not ours to act on.
 func TestInfraMachineSupportForInPlaceChanges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theClass("large"))
+	w := newEnv(t, theClass("large"))
 	before := w.running()
 	change(w, w.mcmMachine(), func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "large" })
 	for range 3 {
@@ -253,7 +253,7 @@ func TestInfraMachinePausing(t *testing.T) {
 	for name, pause := range pauses() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			o := w.machine()
 			pause(w, w.mcmMachine())
 			w.run(machineController, "m")
@@ -270,12 +270,12 @@ func TestInfraMachinePausing(t *testing.T) {
 }
 
 // pauses are the two ways to pause.
-func pauses() map[string]func(*world, clusterObject) {
-	return map[string]func(*world, clusterObject){
-		"Cluster": func(w *world, _ clusterObject) {
+func pauses() map[string]func(*env, clusterObject) {
+	return map[string]func(*env, clusterObject){
+		"Cluster": func(w *env, _ clusterObject) {
 			change(w, theCluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
 		},
-		"Annotation": func(w *world, o clusterObject) {
+		"Annotation": func(w *env, o clusterObject) {
 			change(w, o, func(o clusterObject) { o.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""}) })
 		},
 	}
@@ -284,7 +284,7 @@ func pauses() map[string]func(*world, clusterObject) {
 // Pausing comes before deletion: clusterctl deletes at the source of a move.
 func TestInfraMachinePausingStopsDeletion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running()
 	change(w, theCluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
 	change(w, w.mcmMachine(), func(o *infrav1.MCMMachine) { o.Annotations[clusterctlv1.DeleteForMoveAnnotation] = "" })
@@ -303,31 +303,31 @@ func TestInfraMachineWorkflow(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		hinder func(w *world)
+		hinder func(w *env)
 		want   string
 		claims bool
 	}{
 		"NoMachine": {
 			"A MachineSet may be the only owner for a moment.",
-			func(w *world) {
+			func(w *env) {
 				change(w, w.mcmMachine(), func(o *infrav1.MCMMachine) { o.OwnerReferences[0].Kind = "MachineSet" })
 			}, infrav1.ReasonWaitingForMachine, false,
 		},
 		"NoInfrastructure": {
 			"Nothing is made before the InfraCluster is ready.",
-			func(w *world) {
+			func(w *env) {
 				change(w, theCluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = nil })
 			}, infrav1.ReasonWaitingForInfra, true,
 		},
 		"NoBootData": {
 			"A VM without boot data never joins.",
-			func(w *world) {
+			func(w *env) {
 				change(w, theMachine(), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = nil })
 			}, infrav1.ReasonWaitingForBootstrap, true,
 		},
 		"NoValue": {
 			"The entry's name is the contract's.",
-			func(w *world) {
+			func(w *env) {
 				change(w, bootData(), func(s *corev1.Secret) { s.Data = map[string][]byte{"userData": []byte("x")} })
 			},
 			infrav1.ReasonInvalidBootstrapData, true,
@@ -336,7 +336,7 @@ func TestInfraMachineWorkflow(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			o := w.machine()
 			tc.hinder(w)
 			w.run(machineController, "m")

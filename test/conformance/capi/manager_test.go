@@ -84,14 +84,14 @@ func (m *recorder) Add(r manager.Runnable) error {
 type clusters struct {
 	clustercache.ClusterCache // nil: what is not modelled panics
 
-	world *world
+	env *env
 }
 
 func (c clusters) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
-	if !c.world.connected {
+	if !c.env.connected {
 		return nil, clustercache.ErrClusterNotConnected
 	}
-	return c.world.workload, nil
+	return c.env.workload, nil
 }
 
 func (c clusters) GetUncachedClient(ctx context.Context, key client.ObjectKey) (client.Client, error) {
@@ -103,19 +103,19 @@ func (c clusters) GetReader(ctx context.Context, key client.ObjectKey) (client.R
 }
 
 func (c clusters) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
-	if !c.world.connected {
+	if !c.env.connected {
 		return nil, clustercache.ErrClusterNotConnected
 	}
-	return c.world.server.Config(), nil
+	return c.env.server.Config(), nil
 }
 
 func (c clusters) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error { return nil }
 
 func (c clusters) GetHealthCheckingState(context.Context, client.ObjectKey) clustercache.HealthCheckingState {
-	if !c.world.connected {
+	if !c.env.connected {
 		return clustercache.HealthCheckingState{}
 	}
-	return clustercache.HealthCheckingState{LastProbeTime: c.world.clock.Now(), LastProbeSuccessTime: c.world.clock.Now()}
+	return clustercache.HealthCheckingState{LastProbeTime: c.env.clock.Now(), LastProbeSuccessTime: c.env.clock.Now()}
 }
 
 func (c clusters) GetClusterSource(_ string, to func(context.Context, client.Object) []ctrl.Request,

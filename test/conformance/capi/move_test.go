@@ -16,7 +16,7 @@ import (
 )
 
 // moves reports whether clusterctl takes an object along that no Cluster owns.
-func moves(w *world, o client.Object) bool {
+func moves(w *env, o client.Object) bool {
 	w.Helper()
 	_, marked := read(w, o).GetLabels()[clusterctlv1.ClusterctlMoveLabel]
 	return marked
@@ -48,7 +48,7 @@ func TestMoveTakesAlongWhatMachinesAreMadeFrom(t *testing.T) {
 // Native machines do not move, so neither does what they need.
 func TestMoveIsBlockedByNativeUsersOfAClass(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theTemplate())
+	w := newEnv(t, theTemplate())
 	change(w, theClass("small"), func(c *machinev1.MachineClass) { c.Finalizers = []string{machinev1.Finalizer} })
 	w.run(classController, "small")
 	if read(w, theClass("small")).Annotations[clusterctlv1.BlockMoveAnnotation] == "" {
@@ -64,7 +64,7 @@ func TestMoveIsBlockedByNativeUsersOfAClass(t *testing.T) {
 // Only this object knows of a VM that is just being asked for.
 func TestMoveIsBlockedWhileAVMIsBeingMade(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultLost, Count: 1})
 	w.machine()
 	_, _ = w.try(machineController, "m")
@@ -80,7 +80,7 @@ func TestMoveIsBlockedWhileAVMIsBeingMade(t *testing.T) {
 // clusterctl writes spec and metadata, under another UID, and no status.
 func TestMoveRebuildsTheStatus(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	before := w.running()
 	cluster := read(w, theMCMCluster())
 	moved, movedCluster := before.DeepCopy(), cluster.DeepCopy()
@@ -123,7 +123,7 @@ func TestMoveRebuildsTheStatus(t *testing.T) {
 // The intent is written before the first call, so that whoever comes next knows.
 func TestMoveAndCrashFindTheVM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.failing = func(o client.Object) error {
 		if m, ok := o.(*infrav1.MCMMachine); ok && m.Spec.ProviderID != "" {
 			return errors.New("the API server is gone")

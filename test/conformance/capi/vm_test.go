@@ -21,7 +21,7 @@ import (
 // to, and deletes it afterwards.
 func TestInfraMachineDeletionNeverDrains(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	o := w.running()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{NodeName: "m"}}
 	if err := w.workload.Create(t.Context(), pod); err != nil {
@@ -43,7 +43,7 @@ func TestInfraMachineDeletionNeverDrains(t *testing.T) {
 // A bad spec never keeps an object from going.
 func TestInfraMachineDeletionIsNotBlockedByTheSpec(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	o := w.running()
 	change(w, theClass("small"), func(c *machinev1.MachineClass) {
 		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"image":"linux-1"`, `"image":[]`))
@@ -59,7 +59,7 @@ func TestInfraMachinePresetProviderIDAdopts(t *testing.T) {
 	t.Parallel()
 	t.Run("Exists", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		vm, err := w.cloud.CreateVM(sim.Login{Account: "demo", Secret: "demo-secret"}, "sim-1", sim.VMInput{
 			ClientToken: "m", Zone: "sim-1c", InstanceType: "small", Image: "linux-1",
 			Tags: map[string]string{"kubernetes.io/cluster/test": "1", "kubernetes.io/role/node": "1", sim.NameTag: "m"},
@@ -77,7 +77,7 @@ func TestInfraMachinePresetProviderIDAdopts(t *testing.T) {
 	})
 	t.Run("DoesNotExist", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		o := w.machine(func(o *infrav1.MCMMachine) { o.Spec.ProviderID = sim.ProviderID("sim-1c", "vm-00000000000000000") })
 		w.settle(func() bool {
 			return w.condition(o, clusterv1.ReadyCondition) == "False "+infrav1.ReasonInstanceNotFound
@@ -91,7 +91,7 @@ func TestInfraMachinePresetProviderIDAdopts(t *testing.T) {
 // The boot data has tokens and passwords: it goes to the cloud and nowhere else.
 func TestInfraMachineBootDataIsNowhereElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultBefore, Count: 1})
 	w.running()
 	_, sent, _ := w.cloud.Look(w.cloud.VMs()[0].ID)
@@ -105,7 +105,7 @@ func TestInfraMachineBootDataIsNowhereElse(t *testing.T) {
 
 func TestInfraMachineInterruptible(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theClass("spot", fixture.ProviderSpec(map[string]any{"spot": true})))
+	w := newEnv(t, theClass("spot", fixture.ProviderSpec(map[string]any{"spot": true})))
 	w.machine(func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "spot" })
 	w.run(classController, "spot")
 	w.provision()
@@ -118,7 +118,7 @@ func TestInfraMachineInterruptible(t *testing.T) {
 // core writes them with server-side apply.
 func TestInfraMachineKeepsItsFinalizerAndWritesPatches(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running()
 	change(w, w.mcmMachine(), func(o *infrav1.MCMMachine) { o.Finalizers = nil })
 	w.run(machineController, "m")
@@ -142,7 +142,7 @@ func TestInfraMachineMultiTenancy(t *testing.T) {
 	other.Namespace = "other"
 	foreign := theClass("foreign")
 	foreign.SecretRef.Namespace = "other"
-	w := newWorld(t, other, foreign)
+	w := newEnv(t, other, foreign)
 	o := w.machine(func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "foreign" })
 	w.run(classController, "foreign")
 	w.run(machineController, "m")
@@ -157,7 +157,7 @@ func TestInfraMachineMultiTenancy(t *testing.T) {
 
 func TestInfraMachineWatchFilter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.filter = "mine"
 	w.restart()
 	o := w.machine()
@@ -176,7 +176,7 @@ func TestInfraMachineWatchFilter(t *testing.T) {
 // ours to keep, and ours alone.
 func TestInfraMachineNodeTemplateReachesTheNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running()
 	change(w, w.mcmMachine(), func(o *infrav1.MCMMachine) {
 		o.Spec.NodeTemplate = infrav1.NodeTemplate{
@@ -206,7 +206,7 @@ func TestInfraMachineNodeTemplateReachesTheNode(t *testing.T) {
 // lives on, they would stay for ever.
 func TestInfraMachineNodeGoesWithItsCluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	o := w.running()
 	change(w, theCluster(), func(c *clusterv1.Cluster) { c.Finalizers = []string{clusterv1.ClusterFinalizer} })
 	w.delete(theCluster())

@@ -20,14 +20,14 @@ const (
 	spare = "spare"
 )
 
-// world is a stack with two node groups of the native API, at zero.
-type world struct {
+// env is a stack with two node groups of the native API, at zero.
+type env struct {
 	*stack.Stack
 	autoscaler.Play
 	kubeconfig string // of the autoscaler
 }
 
-func newWorld(t *testing.T, controllers ...string) *world {
+func newEnv(t *testing.T, controllers ...string) *env {
 	t.Helper()
 	cluster.Require(t)
 	binaries, err := stack.Build(t.Context())
@@ -52,7 +52,7 @@ func newWorld(t *testing.T, controllers ...string) *world {
 	if _, err := s.StartManager("--resource-exhausted-retry=5s"); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Stack: s, Play: autoscaler.Play{T: t, Cloud: s.Cloud, Lacking: autoscaler.Failed}}
+	w := &env{Stack: s, Play: autoscaler.Play{T: t, Cloud: s.Cloud, Lacking: autoscaler.Failed}}
 	if w.kubeconfig, err = autoscaler.Allow(t.Context(), s.Cluster, s.Client, machinev1.GroupVersion.Group); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, controllers ...string) *world {
 
 // group makes a MachineDeployment of no machines that the autoscaler may scale,
 // and its class.
-func (w *world) group(name, instanceType string) error {
+func (w *env) group(name, instanceType string) error {
 	d := stack.Deployment(name, name, 0, "1", "0")
 	d.Annotations = map[string]string{
 		machinev1.NodeGroupMinSizeAnnotation: "0", machinev1.NodeGroupMaxSizeAnnotation: "5",
@@ -95,7 +95,7 @@ func (w *world) group(name, instanceType string) error {
 }
 
 // see returns a group as the autoscaler sees it.
-func (w *world) see(name string) autoscaler.Group {
+func (w *env) see(name string) autoscaler.Group {
 	w.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", w.kubeconfig)
 	if err != nil {
@@ -111,7 +111,7 @@ func (w *world) see(name string) autoscaler.Group {
 // TestSurface makes the reads and writes of the upstream autoscaler on the native API.
 func TestSurface(t *testing.T) {
 	t.Parallel()
-	newWorld(t).Surface()
+	newEnv(t).Surface()
 }
 
 // TestBinary runs a cluster-autoscaler on the native API.
@@ -128,10 +128,10 @@ func TestBinaryWithoutCapacity(t *testing.T) {
 	t.Logf("the pod had its node after %s", w.RunExhausted(b, pods, w.see(spare)))
 }
 
-func newBinary(t *testing.T) (*world, autoscaler.Binary, *autoscaler.Scheduler) {
+func newBinary(t *testing.T) (*env, autoscaler.Binary, *autoscaler.Scheduler) {
 	t.Helper()
 	path := autoscaler.Program(t, "native")
-	w := newWorld(t, "replicaset-controller", "node-lifecycle-controller")
+	w := newEnv(t, "replicaset-controller", "node-lifecycle-controller")
 	clients, err := kubernetes.NewForConfig(w.Cluster.Config())
 	if err != nil {
 		t.Fatal(err)

@@ -119,7 +119,7 @@ func (p *pool) idleNodes(ctx context.Context, version string) error {
 	return nil
 }
 
-// failingAgent: a failure holds the rollout, is told, and can be mended.
+// failingAgent: a failure holds the rollout, is reported, and can be corrected.
 func (p *pool) failingAgent(t *testing.T) {
 	t.Helper()
 	const version, why = "v1.36.5", "the disk is full"
@@ -153,9 +153,9 @@ func (p *pool) failingAgent(t *testing.T) {
 			if n.Labels[machinev1.UpdateResultLabel] != machinev1.UpdateFailed {
 				continue
 			}
-			mended := n.DeepCopy()
-			delete(mended.Labels, machinev1.UpdateResultLabel)
-			if err := p.nodes.Client.Patch(ctx, mended, client.MergeFrom(&n)); err != nil {
+			corrected := n.DeepCopy()
+			delete(corrected.Labels, machinev1.UpdateResultLabel)
+			if err := p.nodes.Client.Patch(ctx, corrected, client.MergeFrom(&n)); err != nil {
 				return err
 			}
 		}

@@ -228,36 +228,36 @@ func (h *movingPool) tell(ctx context.Context) string {
 			add("  %+v", records[i])
 		}
 	}
-	scene, err := migration.ReadPool(ctx, h.cl, h.cl, h.Pool, fleetCluster)
+	state, err := migration.ReadPool(ctx, h.cl, h.cl, h.Pool, fleetCluster)
 	if err != nil {
 		return text + err.Error()
 	}
-	if d := scene.Native.Deployment; d != nil {
+	if d := state.Native.Deployment; d != nil {
 		add("  native MachineDeployment %s: %v, status %+v", d.Name, d.Annotations, d.Status)
 	}
-	for i := range scene.Native.Sets {
-		add("  native MachineSet %s: %d, %v, status %+v", scene.Native.Sets[i].Name, scene.Native.Sets[i].Spec.Replicas,
-			scene.Native.Sets[i].Annotations, scene.Native.Sets[i].Status)
+	for i := range state.Native.Sets {
+		add("  native MachineSet %s: %d, %v, status %+v", state.Native.Sets[i].Name, state.Native.Sets[i].Spec.Replicas,
+			state.Native.Sets[i].Annotations, state.Native.Sets[i].Status)
 	}
-	for i := range scene.Native.Machines {
-		m := &scene.Native.Machines[i]
+	for i := range state.Native.Machines {
+		m := &state.Native.Machines[i]
 		add("  native Machine %s: %s, deleted %v, %v, %v", m.Name, m.Status.CurrentStatus.Phase, m.DeletionTimestamp,
 			m.Annotations, m.Finalizers)
 	}
-	if d := scene.ClusterAPI.Deployment; d != nil {
+	if d := state.ClusterAPI.Deployment; d != nil {
 		add("  MachineDeployment %s: %v, deleted %v, %v", d.Name, d.Annotations, d.DeletionTimestamp, d.Status.Conditions)
 	}
-	for i := range scene.ClusterAPI.Sets {
-		add("  MachineSet %s: %v, %v", scene.ClusterAPI.Sets[i].Name, scene.ClusterAPI.Sets[i].Annotations,
-			scene.ClusterAPI.Sets[i].Status.Conditions)
+	for i := range state.ClusterAPI.Sets {
+		add("  MachineSet %s: %v, %v", state.ClusterAPI.Sets[i].Name, state.ClusterAPI.Sets[i].Annotations,
+			state.ClusterAPI.Sets[i].Status.Conditions)
 	}
-	for i := range scene.ClusterAPI.Machines {
-		m := &scene.ClusterAPI.Machines[i]
+	for i := range state.ClusterAPI.Machines {
+		m := &state.ClusterAPI.Machines[i]
 		add("  Machine %s: %s, deleted %v, %v, %v, %v", m.Name, m.Status.Phase, m.DeletionTimestamp, m.Annotations,
 			m.Finalizers, m.Status.Conditions)
 	}
-	for i := range scene.ClusterAPI.MCMMachines {
-		m := &scene.ClusterAPI.MCMMachines[i]
+	for i := range state.ClusterAPI.MCMMachines {
+		m := &state.ClusterAPI.MCMMachines[i]
 		add("  MCMMachine %s: deleted %v, %v, %v, %v", m.Name, m.DeletionTimestamp, m.Annotations, m.Finalizers,
 			m.Status.Conditions)
 	}

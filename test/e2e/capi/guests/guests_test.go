@@ -37,8 +37,8 @@ func (v *vms) add(data, version string) {
 	v.data[id] = data
 }
 
-// world is a cluster with one machine of the control plane, and what more need.
-type world struct {
+// env is a cluster with one machine of the control plane, and what more need.
+type env struct {
 	vms    *vms
 	guests *Guests
 	at     *Cluster
@@ -51,9 +51,9 @@ const (
 	release = "v1.36.3"
 )
 
-func newWorld(t *testing.T) *world {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	w := &world{vms: &vms{data: map[string]string{}}}
+	w := &env{vms: &vms{data: map[string]string{}}}
 	var err error
 	if w.guests, err = New(t.Context(), w.vms); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func newAuthorities() (secret.Certificates, error) {
 
 // init is the boot data of the first machine, as Cluster API's bootstrap provider
 // writes it.
-func (w *world) init(t *testing.T) string {
+func (w *env) init(t *testing.T) string {
 	t.Helper()
 	text, err := cloudinit.NewInitControlPlane(&cloudinit.ControlPlaneInput{
 		Certificates: w.ca,
@@ -97,7 +97,7 @@ func (w *world) init(t *testing.T) string {
 	return string(text)
 }
 
-func (w *world) joinConfiguration() string {
+func (w *env) joinConfiguration() string {
 	return "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery:\n  bootstrapToken:\n" +
 		"    apiServerEndpoint: " + w.at.endpoint + "\n    token: " + token + "\n    caCertHashes:\n    - " + w.hash +
 		"\nnodeRegistration:\n  taints: null\n  kubeletExtraArgs:\n  - name: provider-id\n" +
@@ -106,7 +106,7 @@ func (w *world) joinConfiguration() string {
 
 // join is the boot data of a worker, and promote that of a further machine of the
 // control plane.
-func (w *world) join(t *testing.T) string {
+func (w *env) join(t *testing.T) string {
 	t.Helper()
 	text, err := cloudinit.NewNode(&cloudinit.NodeInput{JoinConfiguration: w.joinConfiguration()})
 	if err != nil {
@@ -115,7 +115,7 @@ func (w *world) join(t *testing.T) string {
 	return string(text)
 }
 
-func (w *world) promote(t *testing.T, ca secret.Certificates) string {
+func (w *env) promote(t *testing.T, ca secret.Certificates) string {
 	t.Helper()
 	text, err := cloudinit.NewJoinControlPlane(&cloudinit.ControlPlaneJoinInput{
 		Certificates: ca, JoinConfiguration: w.joinConfiguration() + "\ncontrolPlane: {}",
@@ -127,7 +127,7 @@ func (w *world) promote(t *testing.T, ca secret.Certificates) string {
 }
 
 // allow makes the bootstrap token.
-func (w *world) allow(t *testing.T, expires time.Time) {
+func (w *env) allow(t *testing.T, expires time.Time) {
 	t.Helper()
 	err := w.at.client.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"},
@@ -147,7 +147,7 @@ func (w *world) allow(t *testing.T, expires time.Time) {
 // what kubeadm makes of it.
 func TestGuestsJoin(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.vms.add(w.init(t), release)
 	w.guests.look(t.Context(), w.vms.all)
 	w.allow(t, time.Now().Add(time.Hour))
@@ -206,26 +206,26 @@ func TestGuestsRefuse(t *testing.T) {
 	}
 	for name, tc := range first {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEnv(t)
 			w.vms.add(tc.change(w.init(t)), release)
 			w.refused(t, tc.want)
 		})
 	}
 	later := map[string]struct {
 		want string
-		add  func(t *testing.T, w *world)
+		add  func(t *testing.T, w *env)
 	}{
-		"no token": {"not found", func(t *testing.T, w *world) { w.vms.add(w.join(t), release) }},
-		"expired token": {"expired", func(t *testing.T, w *world) {
+		"no token": {"not found", func(t *testing.T, w *env) { w.vms.add(w.join(t), release) }},
+		"expired token": {"expired", func(t *testing.T, w *env) {
 			w.allow(t, time.Now().Add(-time.Minute))
 			w.vms.add(w.join(t), release)
 		}},
-		"other pin": {"none of the pins", func(t *testing.T, w *world) {
+		"other pin": {"none of the pins", func(t *testing.T, w *env) {
 			w.allow(t, time.Now().Add(time.Hour))
 			w.hash = "sha256:" + strings.Repeat("0", 64)
 			w.vms.add(w.join(t), release)
 		}},
-		"other authorities": {"not those of the cluster", func(t *testing.T, w *world) {
+		"other authorities": {"not those of the cluster", func(t *testing.T, w *env) {
 			other, err := newAuthorities()
 			if err != nil {
 				t.Fatal(err)
@@ -233,15 +233,15 @@ func TestGuestsRefuse(t *testing.T) {
 			w.allow(t, time.Now().Add(time.Hour))
 			w.vms.add(w.promote(t, other), release)
 		}},
-		"older image": {"does not serve", func(t *testing.T, w *world) {
+		"older image": {"does not serve", func(t *testing.T, w *env) {
 			w.allow(t, time.Now().Add(time.Hour))
 			w.vms.add(w.join(t), "v1.35.4")
 		}},
-		"second init": {"a cluster already", func(t *testing.T, w *world) { w.vms.add(w.init(t), release) }},
+		"second init": {"a cluster already", func(t *testing.T, w *env) { w.vms.add(w.init(t), release) }},
 	}
 	for name, tc := range later {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEnv(t)
 			w.vms.add(w.init(t), release)
 			w.guests.look(t.Context(), w.vms.all)
 			tc.add(t, w)
@@ -251,7 +251,7 @@ func TestGuestsRefuse(t *testing.T) {
 }
 
 // refused: one guest did not come up, for a reason.
-func (w *world) refused(t *testing.T, reason string) {
+func (w *env) refused(t *testing.T, reason string) {
 	t.Helper()
 	w.guests.look(t.Context(), w.vms.all)
 	if got := w.guests.Failures(); len(got) != 1 || !strings.Contains(got[0], reason) {

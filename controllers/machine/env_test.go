@@ -29,9 +29,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
-// world is a control and target cluster in one, a cloud, and the controller
+// env is a control and target cluster in one, a cloud, and the controller
 // between them. Its time moves only when a test moves it.
-type world struct {
+type env struct {
 	*harness.Env
 	client     client.WithWatch
 	cloud      *sim.Cloud
@@ -46,12 +46,12 @@ type world struct {
 
 const namespace = "ns"
 
-func newWorld(t *testing.T, faults interceptor.Funcs) *world {
+func newEnv(t *testing.T, faults interceptor.Funcs) *env {
 	t.Helper()
 	begin := time.Now().Truncate(time.Second) //nolint:forbidigo // the fake API server stamps deletions with real time
 	h := harness.New(t, harness.At(begin), harness.With(smallClass(), smallSecret()), harness.Answered(faults),
 		harness.Indexed(index.Control(), index.Target(), drain.Indexes()))
-	w := &world{
+	w := &env{
 		Env: h, client: h.Client, cloud: h.NewCloud(), clock: h.Clock, fence: fence.Alone(h.Clock), events: h.Events,
 	}
 	w.target = &target.Cluster{Client: w.client, Live: w.client}
@@ -67,7 +67,7 @@ func newWorld(t *testing.T, faults interceptor.Funcs) *world {
 }
 
 // restart loses everything that the controller remembers.
-func (w *world) restart() {
+func (w *env) restart() {
 	w.Helper()
 	w.controller = New(Deps{
 		Client: w.client, Live: w.client, Target: w.target, Clouds: w.Registry(w.cloud, w.wraps...), Clock: w.clock,
@@ -77,14 +77,14 @@ func (w *world) restart() {
 }
 
 // reconcile runs one pass over the machine.
-func (w *world) reconcile(name string) (reconcile.Result, error) {
+func (w *env) reconcile(name string) (reconcile.Result, error) {
 	return w.Try(w.controller, keyOf(name))
 }
 
 func keyOf(name string) client.ObjectKey { return client.ObjectKey{Namespace: namespace, Name: name} }
 
 // settle runs passes, letting time pass as they ask for, until the check holds.
-func (w *world) settle(name string, check func() bool) {
+func (w *env) settle(name string, check func() bool) {
 	w.Helper()
 	for range 50 {
 		result, err := w.reconcile(name)
@@ -103,15 +103,15 @@ func (w *world) settle(name string, check func() bool) {
 }
 
 // pass lets time pass.
-func (w *world) pass(d time.Duration) { w.Advance(d) }
+func (w *env) pass(d time.Duration) { w.Advance(d) }
 
 // machine returns the Machine as it is, nil if there is none.
-func (w *world) machine(name string) *machinev1.Machine {
+func (w *env) machine(name string) *machinev1.Machine {
 	w.Helper()
 	return harness.Find[machinev1.Machine](w.Cluster, keyOf(name))
 }
 
-func (w *world) phase(name string) machinev1.MachinePhase {
+func (w *env) phase(name string) machinev1.MachinePhase {
 	w.Helper()
 	m := w.machine(name)
 	if m == nil {
@@ -121,7 +121,7 @@ func (w *world) phase(name string) machinev1.MachinePhase {
 }
 
 // condition returns "reason: message" of a progress condition, empty if there is none.
-func (w *world) condition(name, kind string) string {
+func (w *env) condition(name, kind string) string {
 	w.Helper()
 	m := w.machine(name)
 	if m == nil || m.Status.Progress == nil {
@@ -133,41 +133,41 @@ func (w *world) condition(name, kind string) string {
 	return ""
 }
 
-func (w *world) create(o client.Object) {
+func (w *env) create(o client.Object) {
 	w.Helper()
 	w.Must(w.client.Create(w.Context(), o))
 }
 
-func (w *world) delete(o client.Object) {
+func (w *env) delete(o client.Object) {
 	w.Helper()
 	w.Must(w.client.Delete(w.Context(), o))
 }
 
 // vms are the VMs that were ever made, and how many of them are there.
-func (w *world) vms() (made, live int) { return w.VMs(w.cloud) }
+func (w *env) vms() (made, live int) { return w.VMs(w.cloud) }
 
 // join registers the node of a machine.
-func (w *world) join(name string, ready corev1.ConditionStatus) {
+func (w *env) join(name string, ready corev1.ConditionStatus) {
 	w.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(w.clock.Now())}}
 	n.Status.Conditions = w.readiness(ready)
 	w.create(n)
 }
 
-func (w *world) readiness(ready corev1.ConditionStatus) []corev1.NodeCondition {
+func (w *env) readiness(ready corev1.ConditionStatus) []corev1.NodeCondition {
 	return []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(w.clock.Now()),
 	}}
 }
 
-func (w *world) setUnready(name string) {
+func (w *env) setUnready(name string) {
 	w.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	harness.Edit(w.Cluster, n, func(n *corev1.Node) { n.Status.Conditions = w.readiness(corev1.ConditionFalse) })
 }
 
 // running brings a new machine up to Running.
-func (w *world) running(name string) {
+func (w *env) running(name string) {
 	w.Helper()
 	w.create(newMachine(name, w.clock.Now()))
 	w.settle(name, func() bool { return w.phase(name) == machinev1.MachinePending })

@@ -22,10 +22,10 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
-// machineScenes returns tests of what becomes of machines. They share a stack and
+// machineTests returns tests of what becomes of machines. They share a stack and
 // its manager, and run all at once: what they do is mostly waiting.
-func machineScenes() map[string]func(*scene) {
-	return map[string]func(*scene){
+func machineTests() map[string]func(*env) {
+	return map[string]func(*env){
 		"one-at-a-time":   brokenNodesAreReplacedOneAtATime,
 		"outage":          nodesLostTogetherAreKept,
 		"recovery":        unhealthyMachineRecovers,
@@ -67,25 +67,25 @@ func TestMachines(t *testing.T) {
 	t.Parallel()
 	s := start(t, stack.Options{},
 		"--machine-safety-orphan-vms-period=3s",
-		// Scenes break nodes of one zone side by side, which would be an outage of it.
+		// Tests break nodes of one zone side by side, which would be an outage of it.
 		"--machine-safety-outage-protection=false",
 		"--bootstrap-token-auth-extra-groups=system:bootstrappers:worker")
 	s.Expect(s.Cloud.SetAccounts(t.Context(), accounts()...)).To(Succeed())
 	var all sync.WaitGroup
 	launch := &sync.Mutex{}
-	scenes := machineScenes()
-	for _, name := range slices.Sorted(maps.Keys(scenes)) {
+	tests := machineTests()
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		// Not t.Parallel, which would wait for as many cores.
-		all.Go(func() { t.Run(name, func(t *testing.T) { scenes[name](s.scene(t, name, launch)) }) })
+		all.Go(func() { t.Run(name, func(t *testing.T) { tests[name](s.env(t, name, launch)) }) })
 	}
 	all.Wait()
 }
 
-// accounts are those of all scenes, so that faults, calls and orphans of one do
+// accounts are those of all tests, so that faults, calls and orphans of one do
 // not concern the others.
 func accounts() []sim.Tenant {
 	var out []sim.Tenant
-	for _, name := range slices.Sorted(maps.Keys(machineScenes())) {
+	for _, name := range slices.Sorted(maps.Keys(machineTests())) {
 		out = append(out, account(name))
 	}
 	return out
@@ -95,34 +95,34 @@ func account(name string) sim.Tenant {
 	return sim.Tenant{ID: name, SecretKeys: []string{"key of " + name}}
 }
 
-// scene is a pool of machines with a name of its own, which is also that of its
+// env is a pool of machines with a name of its own, which is also that of its
 // class, its Secret and its account.
-type scene struct {
+type env struct {
 	*suite
 	name, namespace string
 	launch          *sync.Mutex // held while a manager is started: a stack starts one at a time
 }
 
-func (s *suite) scene(t *testing.T, name string, launch *sync.Mutex) *scene {
+func (s *suite) env(t *testing.T, name string, launch *sync.Mutex) *env {
 	t.Helper()
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(timeout)
 	g.SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
-	return &scene{
+	return &env{
 		suite: &suite{Stack: s.Stack, T: t, Gomega: g, manager: s.manager}, name: name,
 		namespace: stack.Namespace, launch: launch,
 	}
 }
 
-// move gives a scene a namespace of its own, for a manager of its own.
-func (s *scene) move() {
+// move gives an env a namespace of its own, for a manager of its own.
+func (s *env) move() {
 	s.Helper()
 	s.namespace = s.name
 	s.Expect(s.Client.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}})).To(Succeed())
 }
 
-// manage starts a manager of the scene's namespace.
-func (s *scene) manage(flags ...string) *stack.Manager {
+// manage starts a manager of the env's namespace.
+func (s *env) manage(flags ...string) *stack.Manager {
 	s.Helper()
 	s.launch.Lock()
 	defer s.launch.Unlock()
@@ -131,17 +131,17 @@ func (s *scene) manage(flags ...string) *stack.Manager {
 	return m
 }
 
-func (s *scene) meta(name string) metav1.ObjectMeta {
+func (s *env) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: s.namespace}
 }
 
-// class creates the scene's class and Secret, changed as asked for.
-func (s *scene) class(change ...func(*machinev1.MachineClass, *corev1.Secret)) {
+// class creates the env's class and Secret, changed as asked for.
+func (s *env) class(change ...func(*machinev1.MachineClass, *corev1.Secret)) {
 	s.Helper()
 	s.classNamed(s.name, change...)
 }
 
-func (s *scene) classNamed(name string, change ...func(*machinev1.MachineClass, *corev1.Secret)) {
+func (s *env) classNamed(name string, change ...func(*machinev1.MachineClass, *corev1.Secret)) {
 	s.Helper()
 	c, secret := s.Class(name, "small")
 	c.Namespace, secret.Namespace, c.SecretRef.Namespace = s.namespace, s.namespace, s.namespace
@@ -161,7 +161,7 @@ func bootsWith(lines string) func(*machinev1.MachineClass, *corev1.Secret) {
 }
 
 // specField sets a field of a class's provider spec; nil removes it.
-func (s *scene) specField(c *machinev1.MachineClass, field string, value any) {
+func (s *env) specField(c *machinev1.MachineClass, field string, value any) {
 	s.Helper()
 	var spec map[string]any
 	s.Expect(json.Unmarshal(c.ProviderSpec.Raw, &spec)).To(Succeed())
@@ -173,8 +173,8 @@ func (s *scene) specField(c *machinev1.MachineClass, field string, value any) {
 	c.ProviderSpec.Raw = text
 }
 
-// pool creates the scene's MachineDeployment.
-func (s *scene) pool(replicas int32, change ...func(*machinev1.MachineDeployment)) *machinev1.MachineDeployment {
+// pool creates the env's MachineDeployment.
+func (s *env) pool(replicas int32, change ...func(*machinev1.MachineDeployment)) *machinev1.MachineDeployment {
 	s.Helper()
 	d := stack.Deployment(s.name, s.name, replicas, "1", "1")
 	d.Namespace = s.namespace
@@ -187,7 +187,7 @@ func (s *scene) pool(replicas int32, change ...func(*machinev1.MachineDeployment
 }
 
 // single creates a Machine that no set looks after.
-func (s *scene) single(name string, change ...func(*machinev1.Machine)) *machinev1.Machine {
+func (s *env) single(name string, change ...func(*machinev1.Machine)) *machinev1.Machine {
 	s.Helper()
 	m := fixture.Machine(name, s.name, fixture.In[*machinev1.Machine](s.namespace),
 		fixture.Labels[*machinev1.Machine](machinev1.NameLabel, s.name))
@@ -199,8 +199,8 @@ func (s *scene) single(name string, change ...func(*machinev1.Machine)) *machine
 	return m
 }
 
-// list returns the scene's machines by name.
-func (s *scene) list(ctx context.Context) ([]machinev1.Machine, error) {
+// list returns the env's machines by name.
+func (s *env) list(ctx context.Context) ([]machinev1.Machine, error) {
 	var list machinev1.MachineList
 	err := s.Client.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{machinev1.NameLabel: s.name})
 	return list.Items, err
@@ -212,13 +212,13 @@ func vmID(m *machinev1.Machine) string {
 }
 
 // kubelet changes how the kubelet of a machine does.
-func (s *scene) kubelet(m *machinev1.Machine, how map[string]any) {
+func (s *env) kubelet(m *machinev1.Machine, how map[string]any) {
 	s.Helper()
 	s.Expect(s.Cloud.Kubelet(s.Context(), vmID(m), how)).To(Succeed())
 }
 
-// vms returns all VMs that the scene's account ever had, by the name of their machine.
-func (s *scene) vms(ctx context.Context) (map[string][]sim.Resource, error) {
+// vms returns all VMs that the env's account ever had, by the name of their machine.
+func (s *env) vms(ctx context.Context) (map[string][]sim.Resource, error) {
 	all, err := s.Cloud.Ledger(ctx, sim.KindVM)
 	out := map[string][]sim.Resource{}
 	for _, r := range all {
@@ -231,7 +231,7 @@ func (s *scene) vms(ctx context.Context) (map[string][]sim.Resource, error) {
 
 // alive returns an error unless the account has exactly one VM of that name ever,
 // and that lives.
-func (s *scene) alive(ctx context.Context, name string) error {
+func (s *env) alive(ctx context.Context, name string) error {
 	vms, err := s.vms(ctx)
 	if err != nil {
 		return err
@@ -242,8 +242,8 @@ func (s *scene) alive(ctx context.Context, name string) error {
 	return nil
 }
 
-// none waits until nothing of the scene's account is left in the cloud.
-func (s *scene) none() {
+// none waits until nothing of the env's account is left in the cloud.
+func (s *env) none() {
 	s.Helper()
 	s.eventually("nothing is left in the cloud", func(ctx context.Context) error {
 		all, err := s.Cloud.Live(ctx, "")
@@ -256,14 +256,14 @@ func (s *scene) none() {
 	})
 }
 
-func (s *scene) fault(f sim.Fault) {
+func (s *env) fault(f sim.Fault) {
 	s.Helper()
 	f.Account = s.name
 	s.Expect(s.Cloud.AddFault(s.Context(), f)).To(Succeed())
 }
 
-// mend takes the scene's own faults back.
-func (s *scene) mend() {
+// repair takes the env's own faults back.
+func (s *env) repair() {
 	s.Helper()
 	s.Expect(s.Cloud.ClearFaultsOf(s.Context(), s.name)).To(Succeed())
 }

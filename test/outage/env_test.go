@@ -43,9 +43,9 @@ const (
 
 func zones() []string { return []string{"sim-1a", "sim-1b", "sim-1c"} }
 
-// world is a cluster with its nodes, a cloud, and the manager with all native
+// env is a cluster with its nodes, a cloud, and the manager with all native
 // controllers, on a time of its own. Nothing in it is random.
-type world struct {
+type env struct {
 	*testing.T
 	now     time.Time
 	server  *model.Server
@@ -70,9 +70,9 @@ type world struct {
 	writes   int
 }
 
-func newWorld(t *testing.T, o machine.Options) *world {
+func newEnv(t *testing.T, o machine.Options) *env {
 	t.Helper()
-	w := &world{
+	w := &env{
 		T: t, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), scheme: runtime.NewScheme(), options: o,
 		events: map[string]int{},
 	}
@@ -102,11 +102,11 @@ func newWorld(t *testing.T, o machine.Options) *world {
 	return w
 }
 
-// clockOf is the world's time as controllers read it.
-type clockOf struct{ world *world }
+// clockOf is the env's time as controllers read it.
+type clockOf struct{ env *env }
 
-func (c clockOf) Now() time.Time                  { return c.world.now }
-func (c clockOf) Since(t time.Time) time.Duration { return c.world.now.Sub(t) }
+func (c clockOf) Now() time.Time                  { return c.env.now }
+func (c clockOf) Since(t time.Time) time.Duration { return c.env.now.Sub(t) }
 
 func serve(s *model.Server) {
 	native := func(name, plural string) model.Kind {
@@ -151,7 +151,7 @@ func classOf(zone string) *machinev1.MachineClass {
 	return c
 }
 
-func (w *world) create(o client.Object) {
+func (w *env) create(o client.Object) {
 	w.Helper()
 	if _, err := w.server.Create("user", o); err != nil {
 		w.Fatal(err)
@@ -159,13 +159,13 @@ func (w *world) create(o client.Object) {
 }
 
 // pool makes a MachineDeployment in a zone.
-func (w *world) pool(name, zone string, replicas int32) {
+func (w *env) pool(name, zone string, replicas int32) {
 	w.Helper()
 	w.create(fixture.MachineDeployment(name, zone, replicas, fixture.In[*machinev1.MachineDeployment](namespace)))
 }
 
 // start runs a new manager; the one before is gone with all that it remembered.
-func (w *world) start() {
+func (w *env) start() {
 	w.Helper()
 	w.mirror = mirror.New(w.server, func(*model.Kind) int { return 0 })
 	wire := func(_ context.Context, c mirror.Call, effect func(string) error) error {
@@ -216,7 +216,7 @@ func (w *world) start() {
 }
 
 // refusal is what the API server answers instead; nil if it does what it is asked for.
-func (w *world) refusal(c mirror.Call) error {
+func (w *env) refusal(c mirror.Call) error {
 	if w.refuses == nil {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (w *world) refusal(c mirror.Call) error {
 }
 
 // collect registers what the manager does, and returns what measures durations.
-func (w *world) collect(cached client.Reader) *metrics.Durations {
+func (w *env) collect(cached client.Reader) *metrics.Durations {
 	scrape := func() (context.Context, context.CancelFunc) { return context.WithCancel(w.Context()) }
 	leads := func() bool { return !w.standby }
 	durations := metrics.NewDurations(cached, scrape)
@@ -235,7 +235,7 @@ func (w *world) collect(cached client.Reader) *metrics.Durations {
 }
 
 // run lets time pass.
-func (w *world) run(d time.Duration) {
+func (w *env) run(d time.Duration) {
 	w.Helper()
 	const longest = 30 * time.Second // between two looks at the cloud
 	for end := w.now.Add(d); w.now.Before(end); {
@@ -255,7 +255,7 @@ func (w *world) run(d time.Duration) {
 }
 
 // rest does all that can be done now.
-func (w *world) rest() {
+func (w *env) rest() {
 	w.Helper()
 	w.look()
 	for range 1000 {
@@ -276,7 +276,7 @@ func (w *world) rest() {
 }
 
 // look has the kubelets speak: those of VMs that run, as far as they are heard.
-func (w *world) look() {
+func (w *env) look() {
 	w.Helper()
 	w.cloud.Tick()
 	running := map[string]bool{}
@@ -291,7 +291,7 @@ func (w *world) look() {
 	}
 }
 
-func (w *world) join(r sim.Resource) {
+func (w *env) join(r sim.Resource) {
 	w.Helper()
 	nodes := w.server.KindOf(&corev1.Node{})
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -309,7 +309,7 @@ func (w *world) join(r sim.Resource) {
 }
 
 // speak sets the readiness of a node: Unknown while it is not heard.
-func (w *world) speak(node *corev1.Node, running map[string]bool) {
+func (w *env) speak(node *corev1.Node, running map[string]bool) {
 	w.Helper()
 	want := corev1.ConditionTrue
 	if w.silent(node) || !running[idOf(node.Spec.ProviderID)] {
@@ -328,7 +328,7 @@ func (w *world) speak(node *corev1.Node, running map[string]bool) {
 func idOf(providerID string) string { return providerID[strings.LastIndexByte(providerID, '/')+1:] }
 
 // changed takes note of machines that begin to go.
-func (w *world) changed(c model.Change) {
+func (w *env) changed(c model.Change) {
 	m, ok := c.New.(*machinev1.Machine)
 	if !ok || m.DeletionTimestamp.IsZero() || c.Old == nil || !c.Old.GetDeletionTimestamp().IsZero() {
 		return
@@ -340,7 +340,7 @@ func (w *world) changed(c model.Change) {
 }
 
 // machines are all Machines, by name.
-func (w *world) machines() map[string]*machinev1.Machine {
+func (w *env) machines() map[string]*machinev1.Machine {
 	all := map[string]*machinev1.Machine{}
 	for _, o := range w.server.KindOf(&machinev1.Machine{}).All() {
 		all[o.GetName()] = o.(*machinev1.Machine)
@@ -349,7 +349,7 @@ func (w *world) machines() map[string]*machinev1.Machine {
 }
 
 // phases counts machines by phase.
-func (w *world) phases() map[machinev1.MachinePhase]int {
+func (w *env) phases() map[machinev1.MachinePhase]int {
 	count := map[machinev1.MachinePhase]int{}
 	for _, m := range w.machines() {
 		count[m.Status.CurrentStatus.Phase]++
@@ -358,14 +358,14 @@ func (w *world) phases() map[machinev1.MachinePhase]int {
 }
 
 // vmsIn are the running VMs of a zone, in the order of making.
-func (w *world) vmsIn(zone string) []sim.Resource {
+func (w *env) vmsIn(zone string) []sim.Resource {
 	return slices.DeleteFunc(w.cloud.VMs(), func(r sim.Resource) bool {
 		return r.Zone != zone || r.VM.State != sim.StateRunning
 	})
 }
 
 // kept is what the metric says.
-func (w *world) kept() int {
+func (w *env) kept() int {
 	w.Helper()
 	families, err := w.metrics.Gather()
 	if err != nil {
@@ -383,12 +383,12 @@ func (w *world) kept() int {
 }
 
 // recorder counts Events.
-type recorder struct{ world *world }
+type recorder struct{ env *env }
 
-func (r recorder) Event(_ runtime.Object, _, reason, _ string) { r.world.events[reason]++ }
+func (r recorder) Event(_ runtime.Object, _, reason, _ string) { r.env.events[reason]++ }
 
-func (r recorder) Eventf(_ runtime.Object, _, reason, _ string, _ ...any) { r.world.events[reason]++ }
+func (r recorder) Eventf(_ runtime.Object, _, reason, _ string, _ ...any) { r.env.events[reason]++ }
 
 func (r recorder) AnnotatedEventf(_ runtime.Object, _ map[string]string, _, reason, _ string, _ ...any) {
-	r.world.events[reason]++
+	r.env.events[reason]++
 }

@@ -43,9 +43,9 @@ const (
 	controlPlaneController = "mcmexternalcontrolplane"
 )
 
-// world is a management cluster, a workload cluster, a cloud, and all controllers
+// env is a management cluster, a workload cluster, a cloud, and all controllers
 // of the Cluster API provider between them. Its time moves only when a test moves it.
-type world struct {
+type env struct {
 	*testing.T
 
 	client      client.WithWatch
@@ -63,15 +63,15 @@ type world struct {
 	failing     func(client.Object) error // what patches of the management cluster fail with
 }
 
-// newWorld has a Cluster whose control plane is external, with its MCMCluster, a
+// newEnv has a Cluster whose control plane is external, with its MCMCluster, a
 // class and its Secret, and objects.
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
 	scheme, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{
+	w := &env{
 		T: t, connected: true, server: &fixture.APIServer{Version: "v1.36.3"},
 		clock:  testingclock.NewFakePassiveClock(time.Now().Truncate(time.Second)),
 		events: record.NewFakeRecorder(1000),
@@ -103,7 +103,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 // restart loses everything that the controllers remember.
-func (w *world) restart() {
+func (w *env) restart() {
 	w.Helper()
 	w.reconcilers = map[string][]reconcile.Reconciler{}
 	m := &recorder{scheme: w.client.Scheme(), client: w.client}
@@ -111,7 +111,7 @@ func (w *world) restart() {
 }
 
 // wire puts the controllers together as the product does.
-func (w *world) wire(m *recorder) {
+func (w *env) wire(m *recorder) {
 	w.Helper()
 	clouds, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, w.clock.Now)
 	if err != nil {
@@ -125,7 +125,7 @@ func (w *world) wire(m *recorder) {
 		err := controllers.Setup(w.Context(), m, controllers.Deps{
 			Client: w.client, Live: w.client, Clouds: clouds, Clock: w.clock, Fence: fence.Alone(w.clock),
 			Rand:     rand.New(rand.NewSource(1)),
-			Clusters: clusters{world: w},
+			Clusters: clusters{env: w},
 			Events:   func(string) record.EventRecorder { return w.events },
 			Workers:  func(string) int { return 1 }, WatchFilter: w.filter,
 		}, []string{name})
@@ -139,7 +139,7 @@ func (w *world) wire(m *recorder) {
 }
 
 // noting notes writes to the management cluster.
-func (w *world) noting() interceptor.Funcs {
+func (w *env) noting() interceptor.Funcs {
 	note := func(verb string, o client.Object) {
 		w.writes = append(w.writes, fmt.Sprintf("%s %s %s", verb, reflect.TypeOf(o).Elem().Name(), o.GetName()))
 	}
@@ -177,7 +177,7 @@ func (w *world) noting() interceptor.Funcs {
 }
 
 // watching notes what drains and deletes in the workload cluster.
-func (w *world) watching() interceptor.Funcs {
+func (w *env) watching() interceptor.Funcs {
 	return interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			w.evictions = append(w.evictions, fmt.Sprintf("delete %T %s", o, o.GetName()))
@@ -193,7 +193,7 @@ func (w *world) watching() interceptor.Funcs {
 }
 
 // run is one pass of a controller, which has to succeed.
-func (w *world) run(controller, name string) time.Duration {
+func (w *env) run(controller, name string) time.Duration {
 	w.Helper()
 	wait, err := w.try(controller, name)
 	if err != nil {
@@ -202,7 +202,7 @@ func (w *world) run(controller, name string) time.Duration {
 	return wait
 }
 
-func (w *world) try(controller, name string) (time.Duration, error) {
+func (w *env) try(controller, name string) (time.Duration, error) {
 	w.Helper()
 	if len(w.reconcilers[controller]) == 0 {
 		w.Fatalf("there is no controller %s", controller)
@@ -213,7 +213,7 @@ func (w *world) try(controller, name string) (time.Duration, error) {
 
 // settle runs passes for the machine, letting time pass as they ask for, until
 // the check holds.
-func (w *world) settle(check func() bool) {
+func (w *env) settle(check func() bool) {
 	w.Helper()
 	var err error
 	for range 60 {
@@ -227,9 +227,9 @@ func (w *world) settle(check func() bool) {
 	w.Fatalf("the machine does not settle: %v", err)
 }
 
-func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+func (w *env) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-func (w *world) create(objects ...client.Object) {
+func (w *env) create(objects ...client.Object) {
 	w.Helper()
 	for _, o := range objects {
 		status := o.DeepCopyObject().(client.Object)
@@ -245,7 +245,7 @@ func (w *world) create(objects ...client.Object) {
 }
 
 // delete asks for the deletion of an object.
-func (w *world) delete(o client.Object) {
+func (w *env) delete(o client.Object) {
 	w.Helper()
 	if err := w.client.Delete(w.Context(), o); err != nil {
 		w.Fatal(err)
@@ -254,7 +254,7 @@ func (w *world) delete(o client.Object) {
 }
 
 // read returns the object of o's kind and name as it is.
-func read[T client.Object](w *world, o T) T {
+func read[T client.Object](w *env, o T) T {
 	w.Helper()
 	if !exists(w, o) {
 		w.Fatalf("there is no %T %s", o, o.GetName())
@@ -263,7 +263,7 @@ func read[T client.Object](w *world, o T) T {
 }
 
 // exists reads the object of o's kind and name, and reports whether there is one.
-func exists(w *world, o client.Object) bool {
+func exists(w *env, o client.Object) bool {
 	w.Helper()
 	err := w.client.Get(w.Context(), client.ObjectKeyFromObject(o), o)
 	if client.IgnoreNotFound(err) != nil {
@@ -273,7 +273,7 @@ func exists(w *world, o client.Object) bool {
 }
 
 // change changes an object as its author does, status included.
-func change[T client.Object](w *world, o T, edit func(T)) {
+func change[T client.Object](w *env, o T, edit func(T)) {
 	w.Helper()
 	o = read(w, o)
 	edit(o)
@@ -289,7 +289,7 @@ func change[T client.Object](w *world, o T, edit func(T)) {
 }
 
 // condition is "Status Reason", empty if there is none.
-func (w *world) condition(o clusterObject, kind string) string {
+func (w *env) condition(o clusterObject, kind string) string {
 	w.Helper()
 	c := conditions.Get(read(w, o), kind)
 	if c == nil {
@@ -299,7 +299,7 @@ func (w *world) condition(o clusterObject, kind string) string {
 }
 
 // vms are how many VMs were ever made, and how many of them are there.
-func (w *world) vms() (made, live int) {
+func (w *env) vms() (made, live int) {
 	for _, r := range w.cloud.Ledger() {
 		if r.Kind != "vm" {
 			continue
@@ -313,7 +313,7 @@ func (w *world) vms() (made, live int) {
 }
 
 // told are the Events since the last call.
-func (w *world) told() string {
+func (w *env) told() string {
 	var all []string
 	for len(w.events.Events) > 0 {
 		all = append(all, <-w.events.Events)
@@ -322,7 +322,7 @@ func (w *world) told() string {
 }
 
 // unchanged fails if anything was written since writes were reset.
-func (w *world) unchanged(why string) {
+func (w *env) unchanged(why string) {
 	w.Helper()
 	if len(w.writes)+len(w.whole) != 0 {
 		w.Errorf("%s: %v", why, append(w.writes, w.whole...))
@@ -330,7 +330,7 @@ func (w *world) unchanged(why string) {
 }
 
 // machine makes what a MachineSet makes for the machine m, and protects the class.
-func (w *world) machine(edit ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
+func (w *env) machine(edit ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
 	w.Helper()
 	o := theMCMMachine(w.clock.Now())
 	for _, f := range edit {
@@ -343,7 +343,7 @@ func (w *world) machine(edit ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
 }
 
 // running makes the machine m, whose VM is provisioned and whose Node has joined.
-func (w *world) running() *infrav1.MCMMachine {
+func (w *env) running() *infrav1.MCMMachine {
 	w.Helper()
 	w.machine()
 	w.provision()
@@ -365,17 +365,17 @@ func (w *world) running() *infrav1.MCMMachine {
 }
 
 // provision runs the machine m until core is told that it is there.
-func (w *world) provision() {
+func (w *env) provision() {
 	w.Helper()
 	w.settle(func() bool { return provisioned(w.mcmMachine()) })
 }
 
-func (w *world) mcmMachine() *infrav1.MCMMachine {
+func (w *env) mcmMachine() *infrav1.MCMMachine {
 	w.Helper()
 	return read(w, &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"}})
 }
 
-func (w *world) gone(o client.Object) func() bool { return func() bool { return !exists(w, o) } }
+func (w *env) gone(o client.Object) func() bool { return func() bool { return !exists(w, o) } }
 
 func provisioned(o *infrav1.MCMMachine) bool {
 	return o.Status.Initialization.Provisioned != nil && *o.Status.Initialization.Provisioned
@@ -390,7 +390,7 @@ type clusterObject interface {
 }
 
 // yaml is an object as its reader sees it.
-func (w *world) yaml(o client.Object) string {
+func (w *env) yaml(o client.Object) string {
 	w.Helper()
 	text, err := yaml.Marshal(o)
 	if err != nil {
