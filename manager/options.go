@@ -236,7 +236,7 @@ func (o *Options) addServerFlags(fs *pflag.FlagSet) {
 		"address, e.g. :8443, to serve what the plain ports serve over TLS, to those whose token the API server accepts and "+
 			"who may get that path; empty serves nothing there")
 	fs.BoolVar(&s.insecureDiagnostics, "insecure-diagnostics", s.insecureDiagnostics,
-		"serve metrics, flags and profiles on the plain ports, too, to everybody; without it they serve health only")
+		"serve metrics, flags and profiles on the plain ports without authentication, too; otherwise health only")
 	fs.BoolVar(&s.profiling, "profiling", s.profiling, "serve profiles at /debug/pprof/")
 	fs.BoolVar(&s.contentionProfiling, "contention-profiling", s.contentionProfiling,
 		"also profile lock contention; needs --profiling")
