@@ -10,7 +10,7 @@ import (
 // updateInPlace is one pass of the strategy InPlaceUpdate.
 func (w *world) updateInPlace(current *rollout.Set, old []rollout.Set) {
 	if current == nil {
-		size, _ := rollout.InPlaceReplicas(w.bounds, rollout.Set{}, old, true)
+		size, _ := rollout.InPlaceReplicas(w.bounds, rollout.Set{}, old, w.undergoing(), true)
 		w.add(size)
 	}
 	w.sync()
@@ -21,7 +21,7 @@ func (w *world) updateInPlace(current *rollout.Set, old []rollout.Set) {
 	}
 	w.shrinkOld()
 	current, old = w.views()
-	size, transfer := rollout.InPlaceReplicas(w.bounds, *current, old, false)
+	size, transfer := rollout.InPlaceReplicas(w.bounds, *current, old, w.undergoing(), false)
 	if size != current.Spec {
 		w.resize(w.current, size)
 	}
@@ -35,6 +35,19 @@ func (w *world) updateInPlace(current *rollout.Set, old []rollout.Set) {
 		w.transfer()
 	}
 	w.selectNext()
+}
+
+// undergoing returns how many machines of old sets are being updated.
+func (w *world) undergoing() int {
+	n := 0
+	for _, m := range w.olds() {
+		for _, machine := range live(m.machines) {
+			if m.selected[machine] {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // shrinkOld takes from the old sets the replicas whose machines are gone.

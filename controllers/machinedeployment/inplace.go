@@ -21,9 +21,13 @@ import (
 // move to the new set. Old sets create no machines any more. A machine without a
 // node is skipped, where MCM stops.
 func (s *scope) inPlaceUpdate(ctx context.Context) error {
+	undergoing, err := s.undergoing(ctx)
+	if err != nil {
+		return err
+	}
 	ready, err := s.ensureNewSet(ctx, func() int {
 		_, old := s.setViews()
-		size, _ := rollout.InPlaceReplicas(s.bounds, rollout.Set{}, old, true)
+		size, _ := rollout.InPlaceReplicas(s.bounds, rollout.Set{}, old, undergoing, true)
 		return size
 	})
 	if err != nil || !ready {
@@ -32,7 +36,7 @@ func (s *scope) inPlaceUpdate(ctx context.Context) error {
 	marked := s.markNodes(ctx)
 	s.disableOldScaleUp()
 	s.countMoved()
-	if err := s.resizeInPlace(ctx); err != nil {
+	if err := s.resizeInPlace(ctx, undergoing); err != nil {
 		return errors.Join(marked, err, s.patchSets(ctx))
 	}
 	return errors.Join(marked, s.patchSets(ctx), s.removeUpdateResults(ctx), s.selectNodes(ctx), s.cleanUpIfComplete(ctx))
@@ -50,19 +54,32 @@ func (s *scope) disableOldScaleUp() {
 	}
 }
 
-// countMoved adjusts replicas to where the machines are: the new set gets replicas
-// for machines that moved to it, and old sets lose those for machines that are gone
-// and that they cannot replace.
-func (s *scope) countMoved() {
-	moved := 0
-	for _, m := range s.newSet.live() {
-		if _, ok := m.Labels[machinev1.UpdateResultLabel]; ok {
-			moved++
+// undergoing returns how many machines of old sets are being updated: their nodes are selected.
+func (s *scope) undergoing(ctx context.Context) (int, error) {
+	n := 0
+	for _, o := range s.oldSets() {
+		for _, m := range o.live() {
+			node, err := s.node(ctx, m)
+			if err != nil {
+				return 0, err
+			}
+			if node != nil && selectedForUpdate(node) {
+				n++
+			}
 		}
 	}
-	asked := int(s.newSet.desired.Spec.Replicas)
-	if n := min(moved, len(s.newSet.live())-asked); n > 0 {
-		s.resize(s.newSet, asked+n)
+	return n, nil
+}
+
+// countMoved adjusts replicas to where the machines are: a set gets replicas for
+// machines that moved to it, which after a rollback may be an old one, and old sets
+// lose those for machines that are gone and that they cannot replace.
+func (s *scope) countMoved() {
+	for _, o := range s.sets {
+		asked := int(o.desired.Spec.Replicas)
+		if n := min(len(o.moved()), len(o.live())-asked); n > 0 {
+			s.resize(o, asked+n)
+		}
 	}
 	for _, o := range s.oldSets() {
 		terminating := len(o.machines) - len(o.live())
@@ -74,11 +91,22 @@ func (s *scope) countMoved() {
 	}
 }
 
+// moved returns the live machines that have moved to the set.
+func (o *ownedSet) moved() []*machinev1.Machine {
+	return slices.DeleteFunc(o.live(), func(m *machinev1.Machine) bool { return !hasMoved(m) })
+}
+
+// hasMoved reports whether a machine has come from another set, and the replica for it may not have followed.
+func hasMoved(m *machinev1.Machine) bool {
+	_, ok := m.Labels[machinev1.UpdateResultLabel]
+	return ok
+}
+
 // resizeInPlace scales the new set, or moves machines to it. Once it is asked for all replicas, old
 // sets shrink as far as availability allows.
-func (s *scope) resizeInPlace(ctx context.Context) error {
+func (s *scope) resizeInPlace(ctx context.Context, undergoing int) error {
 	newSet, old := s.setViews()
-	size, transfer := rollout.InPlaceReplicas(s.bounds, *newSet, old, false)
+	size, transfer := rollout.InPlaceReplicas(s.bounds, *newSet, old, undergoing, false)
 	if size != newSet.Spec {
 		s.resize(s.newSet, size)
 	}
@@ -98,20 +126,27 @@ func (s *scope) resizeInPlace(ctx context.Context) error {
 
 // removeUpdateResults removes the label from machines that have moved, once their
 // set has observed the replicas for them: until then the label prevents it from
-// deleting one of them as surplus.
+// deleting one of them as surplus. countMoved has given the set these replicas; one that has
+// fewer all the same was scaled in, and the label must not keep its surplus. In an old set the
+// label also tells that the update is one to that set, until the node does not show it any more.
 func (s *scope) removeUpdateResults(ctx context.Context) error {
-	seen := s.newSet.observed
-	if seen.Status.ObservedGeneration < seen.Generation || len(s.newSet.live()) > int(seen.Spec.Replicas) {
-		return nil
-	}
-	for _, m := range s.newSet.live() {
-		if _, ok := m.Labels[machinev1.UpdateResultLabel]; !ok {
+	for _, o := range s.sets {
+		if o.observed.Status.ObservedGeneration < o.observed.Generation {
 			continue
 		}
-		plain := m.DeepCopy()
-		delete(plain.Labels, machinev1.UpdateResultLabel)
-		if err := s.patchMachine(ctx, m, plain); err != nil {
-			return err
+		for _, m := range o.moved() {
+			node, err := s.node(ctx, m)
+			if err != nil {
+				return err
+			}
+			if o != s.newSet && node != nil && updateSucceeded(node) {
+				continue
+			}
+			plain := m.DeepCopy()
+			delete(plain.Labels, machinev1.UpdateResultLabel)
+			if err := s.patchMachine(ctx, m, plain); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -224,9 +259,9 @@ func (s *scope) transferMachines(ctx context.Context) error {
 }
 
 // transferable reports whether a machine's node was updated, according to both the
-// machine and the node.
+// machine and the node. One that has just moved was updated to the set that it is in.
 func (s *scope) transferable(ctx context.Context, m *machinev1.Machine) (bool, error) {
-	if m.Status.CurrentStatus.Phase == machinev1.MachineInPlaceUpdating ||
+	if hasMoved(m) || m.Status.CurrentStatus.Phase == machinev1.MachineInPlaceUpdating ||
 		!slices.ContainsFunc(m.Status.Conditions, updateSuccessful) {
 		return false, nil
 	}

@@ -172,7 +172,8 @@ type nodeMarks struct {
 	enableScaleDown bool
 	// candidate: the node is to be updated in place.
 	candidate bool
-	// finishUpdate: nodes that were updated in place are put back to work.
+	// finishUpdate: nodes that were updated in place are put back to work. Those of machines that
+	// have moved always are: the template may have changed since.
 	finishUpdate bool
 }
 
@@ -224,7 +225,9 @@ func (s *scope) markSetNodes(ctx context.Context, o *ownedSet, m nodeMarks) erro
 		if m.enableScaleDown && s.AnnotateDuringRollout && !initialized(node) {
 			s.requeueAfter(nodeInitRetry)
 		}
-		err = s.patchNode(ctx, node, m.apply(node, machine))
+		marks := m
+		marks.finishUpdate = m.finishUpdate || hasMoved(machine)
+		err = s.patchNode(ctx, node, marks.apply(node, machine))
 		switch {
 		case apierrors.IsConflict(err):
 			stale = err

@@ -8,16 +8,22 @@ import (
 
 // InPlaceReplicas is how many machines the set with the current template may be
 // asked to have during an update in place, and whether machines that are
-// updated may move to it.
+// updated may move to it. undergoing is how many machines of old sets are being updated, and
+// will move.
 //
 // It never grows for a machine that could be updated instead: only by what the
 // old sets lack, and to all replicas once they have none. It gets the surge when it
 // is created, i.e. creating is true, and while no machine may be taken out for its
 // update without surge: after a rollback to a set that exists, or when an old
-// machine was lost. A set that is too large shrinks as far as availability allows.
-func InPlaceReplicas(b Bounds, newSet Set, old []Set, creating bool) (size int, transfer bool) {
+// machine was lost. A set that is too large shrinks as far as availability allows,
+// and loses the replicas of machines that it has yet to create where there are too many in all:
+// after a rollback these have moved to another set.
+func InPlaceReplicas(b Bounds, newSet Set, old []Set, undergoing int, creating bool) (size int, transfer bool) {
 	kept := sum(old, expected)
+	excess := min(kept+newSet.Spec-b.Allowed(), newSet.Spec-newSet.Live)
 	switch {
+	case excess > 0:
+		return newSet.Spec - excess, false
 	case newSet.Spec == b.Replicas:
 		return newSet.Spec, false
 	case newSet.Spec > b.Replicas:
@@ -27,8 +33,8 @@ func InPlaceReplicas(b Bounds, newSet Set, old []Set, creating bool) (size int, 
 	case kept+newSet.Spec < b.Replicas:
 		return b.Replicas - kept, false
 	case b.Surge > 0 && (creating || kept+newSet.Spec <= b.MinAvailable()):
-		size = NewReplicas(b, newSet, old)
-		return size, size == newSet.Spec
+		size = min(NewReplicas(b, newSet, old), b.Replicas-undergoing)
+		return max(size, newSet.Spec), size <= newSet.Spec
 	}
 	return newSet.Spec, true
 }

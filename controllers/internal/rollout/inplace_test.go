@@ -13,17 +13,19 @@ func TestInPlaceReplicas(t *testing.T) {
 		fresh    bool
 		want     int
 		transfer bool
+
+		undergoing int
 	}{
-		"First":   {"Without old machines all are made.", Bounds{5, 1, 1}, Set{}, nil, true, 5, false},
-		"Surge":   {"A new set begins with the surge.", Bounds{5, 1, 1}, Set{}, []Set{at(5)}, true, 1, false},
-		"NoSurge": {"Without surge it begins empty.", Bounds{5, 0, 1}, Set{}, []Set{at(5)}, true, 0, true},
+		"First":   {"Without old machines all are made.", Bounds{5, 1, 1}, Set{}, nil, true, 5, false, 0},
+		"Surge":   {"A new set begins with the surge.", Bounds{5, 1, 1}, Set{}, []Set{at(5)}, true, 1, false, 0},
+		"NoSurge": {"Without surge it begins empty.", Bounds{5, 0, 1}, Set{}, []Set{at(5)}, true, 0, true, 0},
 		"SurgeOnce": {
 			"The surge is made once, not again and again.",
 			Bounds{5, 1, 1},
 			Set{},
 			[]Set{at(5)},
 			false, 0,
-			true,
+			true, 0,
 		},
 		"BackAgain": {
 			"Nothing could be updated if none may be missing, so a set that exists gets the surge, too.",
@@ -31,7 +33,7 @@ func TestInPlaceReplicas(t *testing.T) {
 			Set{},
 			[]Set{at(5)},
 			false, 1,
-			false,
+			false, 0,
 		},
 		"SurgeLost": {
 			"The surge is created once more where an old machine broke and none may be missing.",
@@ -39,7 +41,31 @@ func TestInPlaceReplicas(t *testing.T) {
 			at(2),
 			[]Set{at(3)},
 			false, 3,
-			false,
+			false, 0,
+		},
+		"SurgeLostWhileUpdating": {
+			"No machine is created for one that is being updated, and will move.",
+			Bounds{5, 2, 0},
+			at(2),
+			[]Set{at(3)},
+			false, 3,
+			false, 2,
+		},
+		"AllUpdating": {
+			"Those that are being updated may move.",
+			Bounds{2, 1, 0},
+			at(1),
+			[]Set{at(1)},
+			false, 1,
+			true, 1,
+		},
+		"MovedAway": {
+			"After a rollback a set does not replace a machine that had moved away from it.",
+			Bounds{4, 0, 1},
+			Set{Spec: 4, Replicas: 4, Live: 3, Available: 3},
+			[]Set{at(1)},
+			false, 3,
+			false, 0,
 		},
 		"SurgeKept": {
 			"With the surge a machine may be missing.",
@@ -47,7 +73,7 @@ func TestInPlaceReplicas(t *testing.T) {
 			at(2),
 			[]Set{at(4)},
 			false, 2,
-			true,
+			true, 0,
 		},
 		"SurgeTerminating": {
 			"A terminating machine still takes up the surge; those that are updated move meanwhile.",
@@ -55,7 +81,7 @@ func TestInPlaceReplicas(t *testing.T) {
 			at(2),
 			[]Set{{Spec: 3, Replicas: 4, Live: 3}},
 			false, 2,
-			true,
+			true, 0,
 		},
 		"Moving": {
 			"Machines move while there are enough in all.",
@@ -63,20 +89,20 @@ func TestInPlaceReplicas(t *testing.T) {
 			at(1),
 			[]Set{at(5)},
 			false, 1,
-			true,
+			true, 0,
 		},
-		"Done": {"Nothing moves beyond what is wanted.", Bounds{5, 1, 1}, at(5), []Set{at(1)}, false, 5, false},
+		"Done": {"Nothing moves beyond what is wanted.", Bounds{5, 1, 1}, at(5), []Set{at(1)}, false, 5, false, 0},
 		"TooLarge": {
 			"A set that is too large shrinks.",
 			Bounds{3, 1, 1},
 			Set{Spec: 5, Replicas: 5, Live: 5, Available: 5},
-			nil, false, 3, false,
+			nil, false, 3, false, 0,
 		},
 		"TooLargeProtected": {
 			"It shrinks only as far as availability allows.",
 			Bounds{3, 1, 0},
 			Set{Spec: 5, Replicas: 5, Live: 5, Available: 3, ProtectedUnavailable: 1},
-			nil, false, 4, false,
+			nil, false, 4, false, 0,
 		},
 		"ScaledOut": {
 			"More wanted in the middle: the new set makes them.",
@@ -84,29 +110,29 @@ func TestInPlaceReplicas(t *testing.T) {
 			at(2),
 			[]Set{at(3)},
 			false,
-			5, false,
+			5, false, 0,
 		},
-		"OldLost": {"An old machine that broke is recreated.", Bounds{5, 0, 1}, at(2), []Set{at(2)}, false, 3, false},
+		"OldLost": {"An old machine that broke is recreated.", Bounds{5, 0, 1}, at(2), []Set{at(2)}, false, 3, false, 0},
 		"OldEmpty": {
 			"With nothing left to update the rest is made.",
 			Bounds{5, 0, 1},
 			at(2),
 			[]Set{at(0)},
 			false, 5,
-			false,
+			false, 0,
 		},
 		"NotGivenUp": {
 			"Old machines that are still there are not made once more.",
 			Bounds{5, 0, 1},
 			at(2),
 			[]Set{{Spec: 2, Live: 3}},
-			false, 2, true,
+			false, 2, true, 0,
 		},
-		"SeveralOldSets": {"All old sets count.", Bounds{5, 0, 1}, at(1), []Set{at(2), at(2)}, false, 1, true},
+		"SeveralOldSets": {"All old sets count.", Bounds{5, 0, 1}, at(1), []Set{at(2), at(2)}, false, 1, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, transfer := InPlaceReplicas(tc.bounds, tc.current, tc.old, tc.fresh)
+			got, transfer := InPlaceReplicas(tc.bounds, tc.current, tc.old, tc.undergoing, tc.fresh)
 			if got != tc.want || transfer != tc.transfer {
 				t.Errorf("%s\ngot %d, %t; want %d, %t", tc.reason, got, transfer, tc.want, tc.transfer)
 			}
