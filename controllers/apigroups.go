@@ -67,9 +67,9 @@ func IPAMKinds() []Kind {
 	return []Kind{{"ipaddressclaims", ipamv1.GroupVersion}, {"ipaddresses", ipamv1.GroupVersion}}
 }
 
-// RemediationKinds are the kinds of external remediation, which Infrastructure serves where
+// remediationKinds are the kinds of external remediation, which Infrastructure serves where
 // they are there.
-func RemediationKinds() []Kind { return []Kind{{"mcmremediations", infrav1.GroupVersion}} }
+func remediationKinds() []Kind { return []Kind{{"mcmremediations", infrav1.GroupVersion}} }
 
 // Leases are the names of the leases that are held while the group's controllers work.
 func (g APIGroup) Leases() []string {
@@ -100,8 +100,8 @@ func APIGroupsOf(names []string) []APIGroup {
 	return found
 }
 
-// Names are the names of all controllers, in the order of All.
-func Names() []string {
+// allNames are the names of all controllers, in the order of All.
+func allNames() []string {
 	var names []string
 	for _, c := range All() {
 		names = append(names, c.Name)
@@ -163,8 +163,8 @@ func closed(asked []string, missing map[APIGroup][]string) error {
 // known fails on a name that is no controller's.
 func known(asked []string) error {
 	for _, a := range asked {
-		if name := strings.TrimPrefix(a, "-"); a != "*" && !slices.Contains(Names(), name) {
-			return fmt.Errorf("no controller is named %q, use some of %s", name, strings.Join(Names(), ", "))
+		if name := strings.TrimPrefix(a, "-"); a != "*" && !slices.Contains(allNames(), name) {
+			return fmt.Errorf("no controller is named %q, use some of %s", name, strings.Join(allNames(), ", "))
 		}
 	}
 	return nil

@@ -41,7 +41,7 @@ func addMCMMachineTemplate(s *setup) error {
 // addMCMRemediation adds nothing where the kind is not served: the CRDs of the bundle before
 // did not have it, and without them all other controllers work.
 func addMCMRemediation(s *setup) error {
-	if slices.ContainsFunc(RemediationKinds(), s.unserved) {
+	if slices.ContainsFunc(remediationKinds(), s.unserved) {
 		return nil
 	}
 	return remediation.New(remediation.Deps{

@@ -30,10 +30,10 @@ func TestEveryEventHasARow(t *testing.T) {
 		t.Fatalf("only %d reasons of Events found", len(declared))
 	}
 	ofConditions, explained := map[string]bool{}, map[string]bool{}
-	for _, r := range Rows() {
+	for _, r := range reasonRows() {
 		ofConditions[r.Reason] = true
 	}
-	for _, r := range EventRows() {
+	for _, r := range eventRows() {
 		switch {
 		case explained[r.Event]:
 			t.Errorf("events.yaml has two rows of %s", r.Event)

@@ -122,17 +122,17 @@ const (
 
 // deadline is when a clock ends, zero if it does not run. exact is false if it follows from
 // the default of a flag, which the manager may have another value of.
-func (f *Facts) deadline(o *Object, clock Clock) (end time.Time, exact bool) {
+func (f *Facts) deadline(o *Object, clock deadline) (end time.Time, exact bool) {
 	if o.API != Native || o.Kind != KindMachine {
 		return time.Time{}, true // Cluster API's health checks have clocks of their own
 	}
 	begin, own, fallback := o.Created, o.Creation, defaultCreation
 	switch {
-	case clock == HealthClock && o.Phase == "Unknown":
+	case clock == healthDeadline && o.Phase == "Unknown":
 		begin, own, fallback = o.PhaseSince, o.Health, defaultHealth
-	case clock == DrainClock && o.Deleting != nil:
+	case clock == drainDeadline && o.Deleting != nil:
 		begin, own, fallback = *o.Deleting, o.Drain, defaultDrain
-	case clock != CreationClock:
+	case clock != creationDeadline:
 		return time.Time{}, true
 	}
 	if own != nil {

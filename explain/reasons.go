@@ -12,8 +12,8 @@ import (
 //go:embed reasons.yaml
 var reasonsFile []byte
 
-// Row is what a reason of a condition means. See reasons.yaml.
-type Row struct {
+// reasonRow is what a reason of a condition means. See reasons.yaml.
+type reasonRow struct {
 	Reason   string   `json:"reason"`
 	Types    []string `json:"types,omitempty"` // condition types; none: all without a row of their own
 	Concern  Concern  `json:"concern"`
@@ -22,23 +22,23 @@ type Row struct {
 	Remedy   string   `json:"remedy,omitempty"`
 	Commands []string `json:"commands,omitempty"`
 	Next     string   `json:"next,omitempty"`
-	Clock    Clock    `json:"clock,omitempty"`
+	Clock    deadline `json:"clock,omitempty"`
 	Origin   string   `json:"origin"`
 }
 
-// Clock is the deadline that ends a wait.
-type Clock string
+// deadline is what ends a wait.
+type deadline string
 
-// The deadlines; the empty Clock is none.
+// The deadlines; the empty one is none.
 const (
-	CreationClock Clock = "creation"
-	HealthClock   Clock = "health"
-	DrainClock    Clock = "drain"
+	creationDeadline deadline = "creation"
+	healthDeadline   deadline = "health"
+	drainDeadline    deadline = "drain"
 )
 
 // table is read once. A test proves that the embedded file is valid.
-var table = sync.OnceValues(func() ([]Row, error) {
-	var rows []Row
+var table = sync.OnceValues(func() ([]reasonRow, error) {
+	var rows []reasonRow
 	if err := yaml.UnmarshalStrict(reasonsFile, &rows); err != nil {
 		return nil, fmt.Errorf("read reasons.yaml: %w", err)
 	}
@@ -50,8 +50,8 @@ var table = sync.OnceValues(func() ([]Row, error) {
 	return rows, nil
 })
 
-// Rows returns the table, in the order of the file.
-func Rows() []Row {
+// reasonRows returns the table, in the order of the file.
+func reasonRows() []reasonRow {
 	rows, err := table()
 	if err != nil {
 		panic(err)
@@ -61,12 +61,12 @@ func Rows() []Row {
 
 // rowOf returns the row of a reason that a condition of that type has. A reason of
 // another project has no row: its message has to do.
-func rowOf(condition, reason string) Row {
+func rowOf(condition, reason string) reasonRow {
 	rows, err := table()
 	if err != nil {
 		panic(err)
 	}
-	found := Row{
+	found := reasonRow{
 		Reason: reason, Concern: Unknown, Meaning: "this reason is not one of this project's",
 		Remedy: "read the message", Next: "its controller decides",
 	}
@@ -85,8 +85,8 @@ func rowOf(condition, reason string) Row {
 //go:embed events.yaml
 var eventsFile []byte
 
-// EventRow is what the reason of an Event means that is not a condition's. See events.yaml.
-type EventRow struct {
+// eventRow is what the reason of an Event means that is not a condition's. See events.yaml.
+type eventRow struct {
 	Event   string `json:"event"`
 	Warning bool   `json:"warning,omitempty"` // something is wrong
 	Meaning string `json:"meaning"`
@@ -95,16 +95,16 @@ type EventRow struct {
 }
 
 // eventTable is read once. A test proves that the embedded file is valid.
-var eventTable = sync.OnceValues(func() ([]EventRow, error) {
-	var rows []EventRow
+var eventTable = sync.OnceValues(func() ([]eventRow, error) {
+	var rows []eventRow
 	if err := yaml.UnmarshalStrict(eventsFile, &rows); err != nil {
 		return nil, fmt.Errorf("read events.yaml: %w", err)
 	}
 	return rows, nil
 })
 
-// EventRows returns the table, in the order of the file.
-func EventRows() []EventRow {
+// eventRows returns the table, in the order of the file.
+func eventRows() []eventRow {
 	rows, err := eventTable()
 	if err != nil {
 		panic(err)

@@ -95,7 +95,7 @@ func TestEveryReasonHasARow(t *testing.T) {
 		t.Fatalf("only %d reasons found", len(declared))
 	}
 	explained := map[string]bool{}
-	for _, r := range Rows() {
+	for _, r := range reasonRows() {
 		explained[r.Reason] = true
 		if declared[r.Reason] == "" {
 			t.Errorf("reasons.yaml explains %s, which is the reason of nothing", r.Reason)
@@ -112,7 +112,7 @@ func TestEveryReasonHasARow(t *testing.T) {
 func TestRowsAreComplete(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, r := range Rows() {
+	for _, r := range reasonRows() {
 		key := r.Reason + " " + strings.Join(r.Types, ",")
 		if seen[key] {
 			t.Errorf("%s: there are two such rows", key)
@@ -127,7 +127,7 @@ func TestRowsAreComplete(t *testing.T) {
 		if r.Concern == None && (r.Person || r.Remedy != "" || len(r.Commands) > 0) {
 			t.Errorf("%s: nothing is wrong, so there is nothing to do", key)
 		}
-		if !slices.Contains([]Clock{"", CreationClock, HealthClock, DrainClock}, r.Clock) {
+		if !slices.Contains([]deadline{"", creationDeadline, healthDeadline, drainDeadline}, r.Clock) {
 			t.Errorf("%s: no clock is called %q", key, r.Clock)
 		}
 	}
@@ -170,7 +170,7 @@ func TestCommandsEndNoProtection(t *testing.T) {
 	harmless := regexp.MustCompile(`^kubectl (--kubeconfig TARGET )?(get|describe|edit|mcm (why|tree|migrate status)|` +
 		`delete machines\.(machine\.sapcloud\.io|cluster\.x-k8s\.io)/\{machine\}) `)
 	overrides := regexp.MustCompile(`force-deletion|release|approve|unfreeze|paused|max-replacements|finalizers":`)
-	for _, r := range Rows() {
+	for _, r := range reasonRows() {
 		for _, command := range r.Commands {
 			if !harmless.MatchString(command) || overrides.MatchString(command) {
 				t.Errorf("%s: command %q does more than to look, to edit or to delete a Machine", r.Reason, command)
@@ -189,7 +189,7 @@ func TestDeletesOnlyMachines(t *testing.T) {
 		infrav1.LoadBalancerRegisteredCondition, infrav1.TagsUpdatedCondition, infrav1.BootDataRemovedCondition,
 	}
 	deletions := 0
-	for _, r := range Rows() {
+	for _, r := range reasonRows() {
 		for _, kind := range slices.Concat(r.Types, types) {
 			for _, o := range []*Object{c.infra, c.boot} {
 				commands := strings.Join(f.judge(o, Condition{Type: kind, Reason: r.Reason}).Commands, "\n")

@@ -36,10 +36,10 @@ type Entry struct {
 
 // The sources.
 const (
-	SourceObject = "object"
-	SourceStatus = "status"
-	SourceEvent  = "event"
-	SourceNode   = "node"
+	sourceObject = "object"
+	sourceStatus = "status"
+	sourceEvent  = "event"
+	sourceNode   = "node"
 )
 
 // Timeline returns what is known about an object, the objects that it controls, and their Nodes.
@@ -110,15 +110,15 @@ func objectEntries(o *Object) []Entry {
 			found = append(found, Entry{Time: *at(t), Object: o.Ref, Source: source, What: what, Message: message})
 		}
 	}
-	note(o.Created, SourceObject, "Created", "")
+	note(o.Created, sourceObject, "Created", "")
 	if o.Deleting != nil {
-		note(*o.Deleting, SourceObject, "DeletionRequested", "")
+		note(*o.Deleting, sourceObject, "DeletionRequested", "")
 	}
 	if o.Phase != "" {
-		note(o.PhaseSince, SourceStatus, "Phase="+o.Phase, "")
+		note(o.PhaseSince, sourceStatus, "Phase="+o.Phase, "")
 	}
 	for _, c := range o.Conditions {
-		note(c.Since, SourceStatus, c.Type+"="+string(c.Status)+" "+c.Reason, c.Message)
+		note(c.Since, sourceStatus, c.Type+"="+string(c.Status)+" "+c.Reason, c.Message)
 	}
 	return found
 }
@@ -126,13 +126,13 @@ func objectEntries(o *Object) []Entry {
 // nodeEntries are what a Node tells about itself.
 func nodeEntries(n *corev1.Node) []Entry {
 	ref := Ref{APIVersion: "v1", Kind: KindNode, Name: n.Name}
-	found := []Entry{{Time: *at(n.CreationTimestamp.Time), Object: ref, Source: SourceNode, What: "Registered"}}
+	found := []Entry{{Time: *at(n.CreationTimestamp.Time), Object: ref, Source: sourceNode, What: "Registered"}}
 	for _, c := range n.Status.Conditions {
 		if c.LastTransitionTime.IsZero() {
 			continue
 		}
 		found = append(found, Entry{
-			Time: *at(c.LastTransitionTime.Time), Object: ref, Source: SourceNode,
+			Time: *at(c.LastTransitionTime.Time), Object: ref, Source: sourceNode,
 			What: string(c.Type) + "=" + string(c.Status) + " " + c.Reason, Message: c.Message,
 		})
 	}
@@ -150,7 +150,7 @@ func (f *Facts) eventEntries(objects []*Object) []Entry {
 			continue
 		}
 		found = append(found, Entry{
-			Time: *at(when), Object: objects[about].Ref, Source: SourceEvent,
+			Time: *at(when), Object: objects[about].Ref, Source: sourceEvent,
 			By: cmp.Or(e.ReportingController, e.Source.Component), What: e.Reason, Message: e.Message, Count: repeated(e.Count),
 		})
 	}

@@ -46,13 +46,13 @@ func TestTimeline(t *testing.T) {
 		total += e.Seconds
 	}
 	want := []line{
-		{SourceObject, "Created", 60},
-		{SourceEvent, "CreateFailed", 60},
-		{SourceNode, "Registered", 30},
-		{SourceNode, "Ready=True KubeletReady", 30},
-		{SourceStatus, "Phase=Running", 60},
-		{SourceStatus, "NodeReady=True " + machinev1.ReasonNodeHealthy, 0},
-		{SourceStatus, "VMReady=True " + machinev1.ReasonVMRunning, 60},
+		{sourceObject, "Created", 60},
+		{sourceEvent, "CreateFailed", 60},
+		{sourceNode, "Registered", 30},
+		{sourceNode, "Ready=True KubeletReady", 30},
+		{sourceStatus, "Phase=Running", 60},
+		{sourceStatus, "NodeReady=True " + machinev1.ReasonNodeHealthy, 0},
+		{sourceStatus, "VMReady=True " + machinev1.ReasonVMRunning, 60},
 	}
 	if diff := cmp.Diff(want, lines, cmp.AllowUnexported(line{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

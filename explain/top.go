@@ -32,7 +32,7 @@ type Load struct {
 	// machines that have one; absent if none has.
 	JoinP50 *float64 `json:"joinP50Seconds,omitempty"`
 	JoinP95 *float64 `json:"joinP95Seconds,omitempty"`
-	// Failed are machines with a Warning Event within LoadPeriod. Gone are those that had an
+	// Failed are machines with a Warning Event within loadPeriod. Gone are those that had an
 	// Event then and do not exist any more: they were replaced, rolled or scaled away.
 	Failed int `json:"failedLastHour"`
 	Gone   int `json:"goneLastHour"`
@@ -53,8 +53,8 @@ type ManagerLoad struct {
 	ThrottledCalls map[string]float64 `json:"throttledCalls"` // or not answered; since its start, by provider
 }
 
-// LoadPeriod is how far Top looks back, and how long most API servers keep Events.
-const LoadPeriod = time.Hour
+// loadPeriod is how far Top looks back, and how long most API servers keep Events.
+const loadPeriod = time.Hour
 
 // Top tells how pools are doing. Names of pools that do not exist are returned.
 func (f *Facts) Top(names []string, selector labels.Selector) (Top, []string) {
@@ -146,7 +146,7 @@ func (f *Facts) lately(o *Object, machines []*Object) (failed, gone int) {
 // late reports whether an Event is about a machine and of the last hour.
 func (f *Facts) late(e *corev1.Event) bool {
 	kind := e.InvolvedObject.Kind
-	return (kind == KindMachine || kind == KindMCMMachine) && f.Now.Sub(eventTime(e)) <= LoadPeriod
+	return (kind == KindMachine || kind == KindMCMMachine) && f.Now.Sub(eventTime(e)) <= loadPeriod
 }
 
 // setOf reports whether a machine is named after a set of the pool.

@@ -73,7 +73,7 @@ func (t track) events(number int, end int64) []TraceEvent {
 	found := []TraceEvent{
 		{Name: "thread_name", Phase: traceMetadata, Process: 1, Track: number, Args: map[string]string{"name": name}},
 		{
-			Name: name, Category: SourceObject, Phase: traceComplete, Time: begin, Duration: end - begin, Process: 1,
+			Name: name, Category: sourceObject, Phase: traceComplete, Time: begin, Duration: end - begin, Process: 1,
 			Track: number,
 		},
 	}

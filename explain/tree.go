@@ -102,7 +102,7 @@ func order(kind string) int {
 // branch is an object with all that is below it.
 func (f *Facts) branch(o *Object, all bool) *Branch {
 	b := &Branch{
-		Object: o.Ref, API: o.API, Status: f.Status(o), Created: at(o.Created), Class: o.Class, ProviderID: o.ProviderID,
+		Object: o.Ref, API: o.API, Status: f.status(o), Created: at(o.Created), Class: o.Class, ProviderID: o.ProviderID,
 		Missing: f.Why(o).Missing,
 	}
 	if o.Kind == KindSet || o.Kind == KindDeployment {

@@ -59,8 +59,8 @@ var titles = []struct {
 func Troubleshooting() string {
 	var out strings.Builder
 	out.WriteString(preface)
-	rows := Rows()
-	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(a.Reason, b.Reason) })
+	rows := reasonRows()
+	slices.SortStableFunc(rows, func(a, b reasonRow) int { return cmp.Compare(a.Reason, b.Reason) })
 	for _, t := range titles {
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n", t.title, t.text)
 		if t.concern == None {
@@ -78,7 +78,7 @@ func Troubleshooting() string {
 }
 
 // markdown is the line of a row.
-func (r Row) markdown() string {
+func (r reasonRow) markdown() string {
 	reason := "`" + r.Reason + "`"
 	if len(r.Types) > 0 {
 		reason += " of `" + strings.Join(r.Types, "`, `") + "`"
@@ -124,7 +124,7 @@ In the normal course of things:
 // eventTables are the last part of docs/troubleshooting.md.
 func eventTables() string {
 	var wrong, normal strings.Builder
-	for _, r := range EventRows() {
+	for _, r := range eventRows() {
 		if r.Warning {
 			fmt.Fprintf(&wrong, "| `%s` | %s | %s | %s |\n", r.Event, escape(r.Meaning), escape(r.Remedy), escape(r.About))
 		} else {

@@ -34,7 +34,7 @@ func (f *Facts) Why(o *Object) Explanation {
 	c := &chain{facts: f}
 	c.of(o)
 	out := Explanation{
-		TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Explanation"}, Object: o.Ref, API: o.API, Phase: f.Status(o),
+		TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Explanation"}, Object: o.Ref, API: o.API, Phase: f.status(o),
 		Created: at(o.Created), Steps: c.steps, Unread: f.Unread,
 	}
 	if missing := cmp.Or(c.missing(), c.first(true)); missing != nil {
@@ -75,8 +75,8 @@ func (c *chain) machine(o *Object) {
 	c.capiMachine(o)
 }
 
-// Status is the phase of an object, for people.
-func (f *Facts) Status(o *Object) string {
+// status is the phase of an object, for people.
+func (f *Facts) status(o *Object) string {
 	switch {
 	case o.Deleting != nil:
 		return "Terminating"

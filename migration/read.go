@@ -33,8 +33,6 @@ type Readers struct {
 // Fleet is what is known of several pools of a namespace at one time.
 type Fleet struct {
 	Pools []*PoolState
-	// Around is what else there is in the namespace.
-	Namespace *Namespace
 }
 
 // ReadFleet reads pools as ReadPool does, with the same few calls for any number
@@ -45,13 +43,13 @@ func ReadFleet(ctx context.Context, from Readers, namespace, cluster string, poo
 		return nil, err
 	}
 	if len(pools) == 0 {
-		pools = around.Pools()
+		pools = around.pools()
 	}
 	records, err := Records(ctx, from.Control, namespace)
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{Namespace: around}
+	f := &Fleet{}
 	nodes := newNodeReader(from.Target)
 	index := newOwners(around)
 	for _, p := range pools {
@@ -74,8 +72,8 @@ func recordOf(records []Record, p Pool) *Record {
 	return nil
 }
 
-// Pools are the pools of both APIs, each once, MachineDeployments first, by name.
-func (s *Namespace) Pools() []Pool {
+// pools are the pools of both APIs, each once, MachineDeployments first, by name.
+func (s *Namespace) pools() []Pool {
 	seen := map[Pool]bool{}
 	add := func(kind Kind, o metav1.Object) {
 		if kind == KindDeployment || metav1.GetControllerOf(o) == nil {

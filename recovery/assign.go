@@ -74,11 +74,11 @@ func heldProblem(o client.Object) *problem {
 // heldByOther returns an object of a pool, or of its deployment's other pools, that somebody
 // else holds; nil for none.
 func (p *pool) heldByOther(all []*pool) client.Object {
-	if p.deployment != nil && HeldByOther(p.deployment) {
+	if p.deployment != nil && heldByOther(p.deployment) {
 		return p.deployment
 	}
 	for _, s := range siblings(all, p) {
-		if HeldByOther(s.set) {
+		if heldByOther(s.set) {
 			return s.set
 		}
 	}

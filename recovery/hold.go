@@ -36,8 +36,8 @@ func HoldKey(o client.Object) string {
 // Held reports whether a recovery holds o.
 func Held(o client.Object) bool { return strings.HasPrefix(o.GetAnnotations()[HoldKey(o)], HoldPrefix) }
 
-// HeldByOther reports whether somebody else holds o.
-func HeldByOther(o client.Object) bool {
+// heldByOther reports whether somebody else holds o.
+func heldByOther(o client.Object) bool {
 	_, held := o.GetAnnotations()[HoldKey(o)]
 	return held && !Held(o)
 }

@@ -80,7 +80,7 @@ func (judge) DecodeProviderID(providerID string) (id string, ok bool) {
 
 // VolumeID returns the handle of a volume of KubeVirt's CSI driver: the name of a claim next to the VM.
 func (judge) VolumeID(v cloud.Volume) (id string, ok bool) {
-	return driverkit.VolumeHandle(v, CSIDriver)
+	return driverkit.VolumeHandle(v, csiDriver)
 }
 
 // UserTags returns the tags of c that SetTags sets.

@@ -10,7 +10,7 @@ import (
 // Names that belong to KubeVirt.
 const (
 	ProviderName     = "kubevirt"
-	CSIDriver        = "csi.kubevirt.io"
+	csiDriver        = "csi.kubevirt.io"
 	providerIDScheme = "kubevirt://"
 )
 

@@ -87,7 +87,7 @@ func (judge) DecodeProviderID(providerID string) (id string, ok bool) {
 // VolumeID returns the handle of a volume of vSphere's CSI driver, or the path
 // of one of the in-tree plugin.
 func (d *Driver) VolumeID(v cloud.Volume) (id string, ok bool) {
-	return driverkit.VolumeHandle(v, CSIDriver, inTreePlugin)
+	return driverkit.VolumeHandle(v, csiDriver, inTreePlugin)
 }
 
 // Open logs in and returns the Account.

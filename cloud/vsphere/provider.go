@@ -10,7 +10,7 @@ import (
 // Names that belong to vSphere.
 const (
 	ProviderName     = "vsphere"
-	CSIDriver        = "csi.vsphere.vmware.com"
+	csiDriver        = "csi.vsphere.vmware.com"
 	inTreePlugin     = "kubernetes.io/vsphere-volume"
 	providerIDScheme = "vsphere://"
 )

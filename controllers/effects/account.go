@@ -56,7 +56,7 @@ func (a loggedAccount) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion,
 	d, err := a.Account.Delete(ctx, r)
 	a.failed(ctx, "delete VM", r, err)
 	if err == nil && !d.Done {
-		log.FromContext(ctx).V(VerbosityRetries).Info("VM is still being deleted", "provider", a.provider, "machine", r.Name,
+		log.FromContext(ctx).V(verbosityRetries).Info("VM is still being deleted", "provider", a.provider, "machine", r.Name,
 			"ownerID", r.OwnerID, "providerID", r.ProviderID, "remaining", d.Remaining, "retryAfter", d.RetryAfter)
 	}
 	return d, err
@@ -118,7 +118,7 @@ func (a loggedAccount) List(ctx context.Context, c cloud.Class, kinds ...cloud.K
 
 // failed logs a call that failed; nil is none.
 func (a loggedAccount) failed(ctx context.Context, operation string, r cloud.Ref, err error) {
-	l := log.FromContext(ctx).V(VerbosityRetries)
+	l := log.FromContext(ctx).V(verbosityRetries)
 	if err == nil || !l.Enabled() {
 		return
 	}

@@ -65,7 +65,7 @@ func changed(ctx context.Context, o client.Object, data []byte, err error) {
 // report logs a write that changes nothing but what is said of an object, e.g. for what
 // it waits.
 func report(ctx context.Context, o client.Object, c change, err error) {
-	l := log.FromContext(ctx).V(VerbosityRetries)
+	l := log.FromContext(ctx).V(verbosityRetries)
 	if !l.Enabled() {
 		return
 	}

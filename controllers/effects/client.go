@@ -3,7 +3,7 @@
 // (package vm) logs the lives of VMs itself, since it knows the attempts.
 //
 // What changes the world is logged at the default verbosity; requests that fail and are
-// tried again, and writes that only report, at VerbosityRetries. The logger is that of the
+// tried again, and writes that only report, at verbosityRetries. The logger is that of the
 // context, so that a line names the controller and the object on whose behalf it acts.
 // Nothing is logged of an object but its name and the fields that are listed in change.
 package effects
@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// VerbosityRetries is the verbosity of waits, of reports and of errors that are tried again.
-const VerbosityRetries = 2
+// verbosityRetries is the verbosity of waits, of reports and of errors that are tried again.
+const verbosityRetries = 2
 
 // NewClient returns c, whose writes are logged. It reads and writes as c does.
 func NewClient(c client.Client) client.Client { return logged{c} }
@@ -109,7 +109,7 @@ func done(ctx context.Context, message string, err error, values ...any) {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		// An answer like others: the cache was stale.
 	default:
-		l.V(VerbosityRetries).Info("Request failed", append(values, "request", message, "cause", err.Error())...)
+		l.V(verbosityRetries).Info("Request failed", append(values, "request", message, "cause", err.Error())...)
 	}
 }
 

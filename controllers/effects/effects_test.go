@@ -79,7 +79,7 @@ func TestClient(t *testing.T) {
 			do:     statusOf(func(s *machinev1.MachineStatus) { s.LastOperation.Description = "waiting" }),
 		},
 		"ReportVerbose": {
-			reason: "it is there with a higher verbosity", verbosity: VerbosityRetries,
+			reason: "it is there with a higher verbosity", verbosity: verbosityRetries,
 			do:   statusOf(func(s *machinev1.MachineStatus) { s.LastOperation.Description = "waiting" }),
 			want: `"msg"="Patched object"`,
 		},
@@ -105,7 +105,7 @@ func TestClient(t *testing.T) {
 			do: func(ctx context.Context, c client.Client, m *machinev1.Machine) error { return c.Delete(ctx, m) },
 		},
 		"FailureVerbose": {
-			reason: "it is there with a higher verbosity", fail: errors.New("refused"), verbosity: VerbosityRetries,
+			reason: "it is there with a higher verbosity", fail: errors.New("refused"), verbosity: verbosityRetries,
 			do:   func(ctx context.Context, c client.Client, m *machinev1.Machine) error { return c.Delete(ctx, m) },
 			want: `"object"={"name"="m" "namespace"="ns"} "request"="Deleted object" "cause"="refused"`,
 		},
@@ -170,7 +170,7 @@ func TestAccount(t *testing.T) {
 	}
 	for verbosity, want := range map[int]string{
 		0: "",
-		VerbosityRetries: `"msg"="Cloud call failed" "provider"="sim" "operation"="create VM" "class"="c" "machine"="m" ` +
+		verbosityRetries: `"msg"="Cloud call failed" "provider"="sim" "operation"="create VM" "class"="c" "machine"="m" ` +
 			`"ownerID"="o" "providerID"="" "code"="Throttled" "cause"="`,
 	} {
 		ctx, out := logging(t, verbosity)
@@ -186,7 +186,7 @@ func TestAccount(t *testing.T) {
 			t.Errorf("-v=%d: logged %q, want the wait", verbosity, got)
 		}
 	}
-	ctx, out := logging(t, VerbosityRetries)
+	ctx, out := logging(t, verbosityRetries)
 	gone := Account(cloud.AccountInfo{}, failing{err: cloud.Errorf(cloud.NotFound, "get VM", "Gone", "no VM")})
 	if _, err := gone.Get(ctx, cloud.Ref{}); err == nil || out.Len() > 0 {
 		t.Errorf("%v, logged %q: that there is no VM is an answer", err, out)

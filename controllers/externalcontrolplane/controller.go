@@ -28,16 +28,16 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
-// Name of the controller.
-const Name = "mcmexternalcontrolplane"
+// controllerName is the name of the controller.
+const controllerName = "mcmexternalcontrolplane"
 
 const (
-	kind                 = "MCMExternalControlPlane"
-	defaultTokenLifetime = 24 * time.Hour
-	staleRetry           = time.Second      // the newer version arrives by watch; this only guards against a lost event
-	renewRetry           = 30 * time.Second // a token is renewed long before it expires
-	forbiddenRetry       = time.Minute      // no event reports that permissions were granted
-	silence              = time.Minute      // opening a connection again takes less
+	kind           = "MCMExternalControlPlane"
+	tokenLifetime  = 24 * time.Hour   // of self-hosted Clusters
+	staleRetry     = time.Second      // the newer version arrives by watch; this only guards against a lost event
+	renewRetry     = 30 * time.Second // a token is renewed long before it expires
+	forbiddenRetry = time.Minute      // no event reports that permissions were granted
+	silence        = time.Minute      // opening a connection again takes less
 )
 
 // Roles are the names of the ClusterRoles that a ServiceAccount of a self-hosted
@@ -62,8 +62,6 @@ type Deps struct {
 	Events   record.EventRecorder
 	// WatchFilter is the value of the label that objects must have; empty is no filter.
 	WatchFilter string
-	// TokenLifetime is how long tokens of self-hosted Clusters live; 0 is a day.
-	TokenLifetime time.Duration
 	// Roles; the zero value is DefaultRoles.
 	Roles Roles
 }
@@ -76,9 +74,6 @@ type Controller struct {
 
 // New returns a Controller.
 func New(d Deps) *Controller {
-	if d.TokenLifetime <= 0 {
-		d.TokenLifetime = defaultTokenLifetime
-	}
 	if d.Roles == (Roles{}) {
 		d.Roles = DefaultRoles()
 	}

@@ -123,14 +123,14 @@ func (c *Controller) renew(ctx context.Context, f *facts, w client.Client, accou
 	k *kubeconfig,
 ) error {
 	request := &authenticationv1.TokenRequest{}
-	request.Spec.ExpirationSeconds = new(int64(c.TokenLifetime / time.Second))
+	request.Spec.ExpirationSeconds = new(int64(tokenLifetime / time.Second))
 	uid := string(account.UID)
 	if err := w.SubResource("token").Create(ctx, account.DeepCopy(), request); err != nil {
 		return err
 	}
 	life := request.Status.ExpirationTimestamp.Sub(f.now)
 	if life <= 0 {
-		life = c.TokenLifetime
+		life = tokenLifetime
 	}
 	f.wait = max(life/5*4, staleRetry)
 	if uid == "" {

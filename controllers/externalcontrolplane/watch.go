@@ -52,7 +52,7 @@ func Indexes() []index.Index {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	owned := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(),
 		&controlplanev1.MCMExternalControlPlane{}, handler.OnlyControllerOwner())
-	return ctrl.NewControllerManagedBy(mgr).Named(Name).
+	return ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&controlplanev1.MCMExternalControlPlane{},
 			builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.own.Foreign()))).
@@ -63,7 +63,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		WatchesMetadata(&corev1.Secret{}, owned, builder.WithPredicates(watch.Versions())).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
 			builder.WithPredicates(watch.Versions())).
-		WatchesRawSource(c.Clusters.GetClusterSource(Name, ofCluster)).
+		WatchesRawSource(c.Clusters.GetClusterSource(controllerName, ofCluster)).
 		Complete(fresh.Recheck(c))
 }
 

@@ -31,8 +31,7 @@ import (
 )
 
 const (
-	staleRetry = time.Second      // the newer version arrives by watch; this only guards against a lost event
-	waitRetry  = 30 * time.Second // the machines' own deletions wake their cluster at once
+	waitRetry = 30 * time.Second // the machines' own deletions wake their cluster at once
 
 	eventDeletionWaits = "DeletionWaits"
 )

@@ -30,10 +30,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
-const (
-	staleRetry   = time.Second     // the newer version arrives by watch; this only guards against a lost event
-	slowestRetry = 3 * time.Minute // after errors that pass
-)
+const slowestRetry = 3 * time.Minute // after errors that pass
 
 // Deps are what a Controller needs; all are required but WatchFilter and Fallback.
 type Deps struct {

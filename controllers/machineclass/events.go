@@ -19,8 +19,8 @@ import (
 
 // Reasons of Events on MachineClasses and Secrets, besides the condition reasons.
 const (
-	EventSpecWarning   = "SpecWarning"
-	EventDeletionWaits = "DeletionWaits"
+	eventSpecWarning   = "SpecWarning"
+	eventDeletionWaits = "DeletionWaits"
 )
 
 // maxMessage is how many bytes of an Event's message the API server accepts.
@@ -63,7 +63,7 @@ func (r *reporter) problems(object *machinev1.MachineClass, resolved class.Resol
 		}
 	}
 	if len(minor) > 0 {
-		found = append(found, warning{EventSpecWarning, join(minor)})
+		found = append(found, warning{eventSpecWarning, join(minor)})
 	}
 	messages := make([]string, 0, len(found))
 	for _, w := range found {
@@ -80,7 +80,7 @@ func (r *reporter) deletionWaits(object client.Object, found usage.Users) {
 		message = fmt.Sprintf("Deletion waits for %d Machines, which need this class to remove their VMs, e.g. %s; "+
 			"delete them, or wait", found.Count, found.First)
 	}
-	r.once(object, "deletion", warning{EventDeletionWaits, message})
+	r.once(object, "deletion", warning{eventDeletionWaits, message})
 }
 
 // once emits the Events, unless the same subject was reported last about this

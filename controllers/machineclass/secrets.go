@@ -48,7 +48,7 @@ func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		controllerutil.AddFinalizer(changed, machinev1.SecretFinalizer)
 	default:
 		s.reporter.once(object, "deletion", warning{
-			EventDeletionWaits,
+			eventDeletionWaits,
 			fmt.Sprintf("Deletion waits for MachineClass %s, which names this Secret; delete that first", user),
 		})
 	}

@@ -25,14 +25,16 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// Name of the controller.
-const Name = "mcmconfig"
+// controllerName is the name of the controller.
+const controllerName = "mcmconfig"
 
 const (
-	kind                 = "MCMConfig"
-	defaultTokenLifetime = 20 * time.Minute // MCM's creation timeout
-	staleRetry           = time.Second      // the newer version arrives by watch; this only guards against a lost event
-	forbiddenRetry       = time.Minute      // no event reports that permissions were granted
+	kind = "MCMConfig"
+	// tokenLifetime is how long a bootstrap token lives beyond its last extension: MCM's
+	// creation timeout.
+	tokenLifetime  = 20 * time.Minute
+	staleRetry     = time.Second // the newer version arrives by watch; this only guards against a lost event
+	forbiddenRetry = time.Minute // no event reports that permissions were granted
 )
 
 // Deps are what the controller needs; all are required unless said otherwise.
@@ -46,9 +48,6 @@ type Deps struct {
 	Events   record.EventRecorder
 	// WatchFilter is the value of the label that objects must have; empty is no filter.
 	WatchFilter string
-	// TokenLifetime is how long a bootstrap token lives beyond its last extension;
-	// 0 is 20 minutes.
-	TokenLifetime time.Duration
 	// TokenExtraGroups are the groups of bootstrap tokens, separated by commas; may be empty.
 	TokenExtraGroups string
 }
@@ -61,9 +60,6 @@ type Controller struct {
 
 // New returns a Controller.
 func New(d Deps) *Controller {
-	if d.TokenLifetime <= 0 {
-		d.TokenLifetime = defaultTokenLifetime
-	}
 	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &bootstrapv1.MCMConfig{})
 	d.Client = own
 	return &Controller{Deps: d, own: own}

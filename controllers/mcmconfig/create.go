@@ -57,7 +57,7 @@ func (c *Controller) create(ctx context.Context, f *facts) error {
 	f.created = true
 	f.secret = secret
 	if made.attempt > 0 {
-		f.wait = c.TokenLifetime / 2
+		f.wait = tokenLifetime / 2
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (c *Controller) ensureToken(ctx context.Context, f *facts, attempt int) (st
 func (c *Controller) request(f *facts, attempt int) token.Request {
 	return token.Request{
 		MachineName: f.nodeName(), OwnerID: f.ownerID(), Attempt: attempt, Now: f.now,
-		Expiration: f.now.Add(c.TokenLifetime), ExtraGroups: c.TokenExtraGroups, Rand: c.Rand,
+		Expiration: f.now.Add(tokenLifetime), ExtraGroups: c.TokenExtraGroups, Rand: c.Rand,
 	}
 }
 

@@ -53,12 +53,12 @@ func (c *Controller) maintainToken(ctx context.Context, f *facts) error {
 	if !f.machine.DeletionTimestamp.IsZero() {
 		return nil // the token is not needed any more
 	}
-	expires, err := token.Extend(ctx, workload, request, c.TokenLifetime/2)
+	expires, err := token.Extend(ctx, workload, request, tokenLifetime/2)
 	switch {
 	case err != nil:
 		return err
 	case !expires.IsZero():
-		f.wait = max(expires.Sub(f.now)-c.TokenLifetime/2, staleRetry)
+		f.wait = max(expires.Sub(f.now)-tokenLifetime/2, staleRetry)
 		return nil
 	case f.begun():
 		f.refuse(bootstrapv1.ReasonBootstrapTokenExpired,
@@ -79,7 +79,7 @@ func (c *Controller) renew(ctx context.Context, f *facts) error {
 		return err
 	}
 	ownerID := f.ownerID()
-	f.wait = c.TokenLifetime / 2
+	f.wait = tokenLifetime / 2
 	return c.patchSecret(ctx, f, func(s *corev1.Secret) { made.into(s, ownerID) })
 }
 

@@ -74,7 +74,7 @@ func (t *Templates) labelNamed(ctx context.Context, namespace, name string, o cl
 
 // setupWithManager starts the reconciler with mgr.
 func (t *Templates) setupWithManager(mgr ctrl.Manager, workers int) error {
-	return ctrl.NewControllerManagedBy(mgr).Named(Name+"template").
+	return ctrl.NewControllerManagedBy(mgr).Named(controllerName+"template").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&bootstrapv1.MCMConfigTemplate{}, builder.WithPredicates(watch.ExceptStatus())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(t.ofCluster),

@@ -65,7 +65,7 @@ func nameOf(ref *bootstrapv1.NameReference) string {
 
 // SetupWithManager starts both reconcilers with mgr.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named(Name).
+	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.own.Foreign()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOf), builder.WithPredicates(machineChanged())).
@@ -77,7 +77,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(watch.Versions())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.configsOfClass),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(c.Clusters.GetClusterSource(Name, c.configsOfCluster)).
+		WatchesRawSource(c.Clusters.GetClusterSource(controllerName, c.configsOfCluster)).
 		Complete(fresh.Recheck(c))
 	if err != nil {
 		return err

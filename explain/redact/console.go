@@ -18,12 +18,12 @@ var consoleShapes = []struct {
 	// What cloud-init has chosen: a line for each user.
 	{
 		regexp.MustCompile(`(?m)('random' passwords[^\n]*(?:\n[^\n]*)??)((?:\n[^\n:]*[\w.-]+:\S+[ \t]*$)+)`),
-		"${1}\n" + Mask,
+		"${1}\n" + mask,
 	},
-	{regexp.MustCompile(`\$(?:1|2[abxy]?|5|6|7|y|gy)\$[^\s:"']+`), Mask}, // a hash of a password
-	{regexp.MustCompile(`(--?certificate-key[= ]+)\S+`), "${1}" + Mask},
+	{regexp.MustCompile(`\$(?:1|2[abxy]?|5|6|7|y|gy)\$[^\s:"']+`), mask}, // a hash of a password
+	{regexp.MustCompile(`(--?certificate-key[= ]+)\S+`), "${1}" + mask},
 	// What follows a URL's path may be a signature under any name.
-	{regexp.MustCompile(`(https?://[^\s?"'\\]+\?)[^\s"'\\]+`), "${1}" + Mask},
+	{regexp.MustCompile(`(https?://[^\s?"'\\]+\?)[^\s"'\\]+`), "${1}" + mask},
 }
 
 // Console redacts what a guest has written to its console: what looks like a secret, and the words
@@ -37,7 +37,7 @@ func Console(text string, bootData ...[]byte) string {
 	text = random.ReplaceAllStringFunc(text, func(word string) string {
 		if strings.ContainsFunc(word, unicode.IsUpper) && strings.ContainsFunc(word, unicode.IsLower) &&
 			strings.ContainsFunc(word, unicode.IsDigit) {
-			return Mask
+			return mask
 		}
 		return word
 	})
@@ -52,7 +52,7 @@ func masker(words []string) *strings.Replacer {
 	slices.SortFunc(words, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	pairs := make([]string, 0, 2*len(words))
 	for _, w := range slices.Compact(words) {
-		pairs = append(pairs, w, Mask)
+		pairs = append(pairs, w, mask)
 	}
 	return strings.NewReplacer(pairs...)
 }

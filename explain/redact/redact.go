@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Mask stands for what was removed.
-	Mask         = "[redacted]"
+	// mask stands for what was removed.
+	mask         = "[redacted]"
 	shortest     = 8 // bytes of a value that is looked for elsewhere
 	shortestWord = 16
 )
@@ -107,7 +107,7 @@ func (r Redactor) value(value any, hidden bool) any {
 		return r.document(v)
 	case int64, float64:
 		if hidden {
-			return Mask
+			return mask
 		}
 	}
 	return value
@@ -130,7 +130,7 @@ func (r Redactor) hide(value string) string {
 	if len(trimmed) >= shortestWord || len(trimmed) >= shortest && strings.ContainsAny(trimmed, "0123456789") {
 		r.known[trimmed] = true
 	}
-	return Mask
+	return mask
 }
 
 // document redacts a string, which may be YAML or JSON itself, or boot data.

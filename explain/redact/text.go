@@ -13,15 +13,15 @@ var shapes = []struct {
 	left string
 }{
 	// Keys and certificates, also where a log begins or ends within one.
-	{regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\z)`), Mask},
-	{regexp.MustCompile(`\A[A-Za-z0-9+/=\s\\]*-----END [A-Z0-9 ]+-----`), Mask},
-	{regexp.MustCompile(`#cloud-config[^\n]*(?:\n(?:[ \t-][^\n]*|[a-z_]+:[^\n]*)?)*`), Mask + "\n"},
-	{regexp.MustCompile(`(?i)(authorization\\?["']?[ \t]*[:=][ \t]*\\?["']?)[^\r\n"'\\]+`), "${1}" + Mask},
-	{regexp.MustCompile(`(?i)\b(bearer)[ \t]+[\w.~+/=-]{8,}`), "${1} " + Mask},
-	{regexp.MustCompile(`\beyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?`), Mask},       // a JSON web token
-	{regexp.MustCompile(`\b([a-z0-9]{6})\.[a-z0-9]{16}\b`), "${1}." + Mask}, // a bootstrap token
-	{regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), Mask},             // an ID of AWS
-	{regexp.MustCompile(`(://)[^/\s:@"']*:[^/\s@"']+@`), "${1}" + Mask + "@"},
+	{regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\z)`), mask},
+	{regexp.MustCompile(`\A[A-Za-z0-9+/=\s\\]*-----END [A-Z0-9 ]+-----`), mask},
+	{regexp.MustCompile(`#cloud-config[^\n]*(?:\n(?:[ \t-][^\n]*|[a-z_]+:[^\n]*)?)*`), mask + "\n"},
+	{regexp.MustCompile(`(?i)(authorization\\?["']?[ \t]*[:=][ \t]*\\?["']?)[^\r\n"'\\]+`), "${1}" + mask},
+	{regexp.MustCompile(`(?i)\b(bearer)[ \t]+[\w.~+/=-]{8,}`), "${1} " + mask},
+	{regexp.MustCompile(`\beyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?`), mask},       // a JSON web token
+	{regexp.MustCompile(`\b([a-z0-9]{6})\.[a-z0-9]{16}\b`), "${1}." + mask}, // a bootstrap token
+	{regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), mask},             // an ID of AWS
+	{regexp.MustCompile(`(://)[^/\s:@"']*:[^/\s@"']+@`), "${1}" + mask + "@"},
 }
 
 // Where text names what follows: NAME: VALUE to the end of a line, --NAME VALUE, and NAME=VALUE with
@@ -45,7 +45,7 @@ func (r Redactor) Text(text string) string {
 	for _, form := range []*regexp.Regexp{rest, argument} {
 		text = form.ReplaceAllStringFunc(text, func(found string) string {
 			if part := form.FindStringSubmatch(found); isSecret(part[2]) {
-				return part[1] + part[2] + part[3] + Mask
+				return part[1] + part[2] + part[3] + mask
 			}
 			return found
 		})
@@ -82,7 +82,7 @@ func masked(value string) string {
 		return value
 	}
 	quotes := value[:len(value)-len(strings.TrimLeft(value, `\"'`))]
-	return quotes + Mask + quotes
+	return quotes + mask + quotes
 }
 
 // decoded is instead, or a mask if the base64 of word has a secret, boot data, or something compressed.
@@ -93,7 +93,7 @@ func (r Redactor) decoded(word, instead string) string {
 	switch {
 	case err != nil:
 	case strings.HasPrefix(text, "\x1f\x8b"), utf8.ValidString(text) && (isBootData(text) || r.Text(text) != text):
-		return Mask
+		return mask
 	}
 	return instead
 }

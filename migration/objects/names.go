@@ -40,11 +40,11 @@ func IsNative(o client.Object) bool {
 
 // Title names an object for a person: "native Machine default/m-1".
 func Title(o client.Object) string {
-	return fmt.Sprintf("%s %s/%s", KindWithAPI(o), o.GetNamespace(), o.GetName())
+	return fmt.Sprintf("%s %s/%s", kindWithAPI(o), o.GetNamespace(), o.GetName())
 }
 
-// KindWithAPI is the kind of an object, and its API where both have that kind.
-func KindWithAPI(o client.Object) string {
+// kindWithAPI is the kind of an object, and its API where both have that kind.
+func kindWithAPI(o client.Object) string {
 	if IsNative(o) {
 		return "native " + KindOf(o)
 	}
@@ -62,7 +62,7 @@ func List(objects []client.Object) string {
 	const most = 3
 	var names []string
 	for _, o := range objects[:min(len(objects), most)] {
-		names = append(names, KindWithAPI(o)+" "+o.GetName())
+		names = append(names, kindWithAPI(o)+" "+o.GetName())
 	}
 	text := strings.Join(names, ", ")
 	if more := len(objects) - most; more > 0 {

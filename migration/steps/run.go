@@ -90,24 +90,24 @@ func (e *Engine) await(ctx context.Context, m *move, waiting string) error {
 		e.report(m)
 	}
 	if now.Sub(m.since) >= m.timeout {
-		return &StalledError{Pool: m.Pool, Phase: m.Phase, Waiting: waiting, For: now.Sub(m.since)}
+		return &stalledError{pool: m.Pool, phase: m.Phase, waiting: waiting, after: now.Sub(m.since)}
 	}
 	return e.Wait(ctx, lookAgain)
 }
 
-// StalledError says what a step waited for in vain. Nothing is lost: the same
+// stalledError says what a step waited for in vain. Nothing is lost: the same
 // command goes on, rollback goes back.
-type StalledError struct {
-	Pool    migration.Pool
-	Phase   migration.Phase
-	Waiting string
-	For     time.Duration
+type stalledError struct {
+	pool    migration.Pool
+	phase   migration.Phase
+	waiting string
+	after   time.Duration
 }
 
 // Error names what is waited for.
-func (e *StalledError) Error() string {
+func (e *stalledError) Error() string {
 	return fmt.Sprintf("%s, %s: nothing has happened for %s: %s; run the command again to go on, or rollback to go back",
-		e.Pool, e.Phase, e.For.Round(time.Second), e.Waiting)
+		e.pool, e.phase, e.after.Round(time.Second), e.waiting)
 }
 
 func (e *Engine) report(m *move) {

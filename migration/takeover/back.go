@@ -43,7 +43,7 @@ func backForms(s *migration.Namespace) []migration.Finding {
 // neither holds nor MCMMachines.
 func backMoves(s *migration.Namespace, m *Managers) []migration.Finding {
 	var out []migration.Finding
-	for _, r := range m.Records {
+	for _, r := range m.records {
 		if r.Phase != migration.PhaseFinished {
 			out = append(out, migration.Finding{
 				Level: migration.Blocked, Object: r.Pool.String(),

@@ -75,8 +75,8 @@ func takeoverLeases(s *migration.Namespace, now time.Time) []migration.Finding {
 // takeoverManagers refuses Deployments of MCM's that would come back.
 func takeoverManagers(m *Managers) []migration.Finding {
 	var out []migration.Finding
-	for i := range m.Deployments {
-		d := &m.Deployments[i]
+	for i := range m.deployments {
+		d := &m.deployments[i]
 		f := migration.Finding{Level: migration.Kept, Object: objects.Name("Deployment", d), Text: "it runs " + mcmImage(d) +
 			", and is scaled to 0"}
 		if d.Spec.Replicas == nil || *d.Spec.Replicas > 0 {
@@ -93,8 +93,8 @@ func takeoverManagers(m *Managers) []migration.Finding {
 func takeoverKinds(m *Managers) []migration.Finding {
 	var out []migration.Finding
 	have := map[string]bool{}
-	for i := range m.CRDs {
-		crd := &m.CRDs[i]
+	for i := range m.crds {
+		crd := &m.crds[i]
 		have[crd.Spec.Names.Plural] = true
 		if crd.Spec.Names.Plural == "machines" && !keepsField(crd, "status", "nodeRef") {
 			out = append(out, migration.Finding{

@@ -17,9 +17,9 @@ import (
 // Managers are who may work on a namespace, and the kinds of the native API as the
 // API server has them.
 type Managers struct {
-	Deployments []appsv1.Deployment                        // of the namespace that may run a manager
-	CRDs        []apiextensionsv1.CustomResourceDefinition // of the group machine.sapcloud.io
-	Records     []migration.Record
+	deployments []appsv1.Deployment                        // of the namespace that may run a manager
+	crds        []apiextensionsv1.CustomResourceDefinition // of the group machine.sapcloud.io
+	records     []migration.Record
 	// Drivers are the names of the drivers of the manager that takes over, however they
 	// are spelled; nil if they are not known. ReadManagers cannot read them.
 	Drivers []string
@@ -34,7 +34,7 @@ func ReadManagers(ctx context.Context, c client.Reader, namespace string) (*Mana
 	}
 	for i := range deployments.Items {
 		if mcmImage(&deployments.Items[i]) != "" {
-			m.Deployments = append(m.Deployments, deployments.Items[i])
+			m.deployments = append(m.deployments, deployments.Items[i])
 		}
 	}
 	for _, kind := range nativePlurals {
@@ -44,11 +44,11 @@ func ReadManagers(ctx context.Context, c client.Reader, namespace string) (*Mana
 			return nil, fmt.Errorf("read CustomResourceDefinition of %s: %w", kind, err)
 		}
 		if err == nil {
-			m.CRDs = append(m.CRDs, crd)
+			m.crds = append(m.crds, crd)
 		}
 	}
 	var err error
-	m.Records, err = migration.Records(ctx, c, namespace)
+	m.records, err = migration.Records(ctx, c, namespace)
 	return &m, err
 }
 

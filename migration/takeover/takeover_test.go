@@ -24,7 +24,7 @@ func managersOf() *Managers {
 	for _, plural := range nativePlurals {
 		crd := apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + ".machine.sapcloud.io"}}
 		crd.Spec.Names.Plural = plural
-		m.CRDs = append(m.CRDs, crd)
+		m.crds = append(m.crds, crd)
 	}
 	return m
 }
@@ -66,14 +66,14 @@ func TestTakeover(t *testing.T) {
 		{"MCM would come back", func(_ *migration.Namespace, m *Managers) {
 			d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "machine-controller-manager"}}
 			d.Spec.Template.Spec.Containers = []corev1.Container{{Image: "registry/machine-controller-manager-provider-aws:v1"}}
-			m.Deployments = append(m.Deployments, d)
+			m.deployments = append(m.deployments, d)
 		}, "machine-controller-manager-provider-aws", false, true},
 		{
-			"kinds are missing", func(_ *migration.Namespace, m *Managers) { m.CRDs = m.CRDs[1:] }, "machineclasses", false,
+			"kinds are missing", func(_ *migration.Namespace, m *Managers) { m.crds = m.crds[1:] }, "machineclasses", false,
 			true,
 		},
 		{"MCM's kinds prune", func(_ *migration.Namespace, m *Managers) {
-			m.CRDs[2].Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
+			m.crds[2].Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Properties: map[string]apiextensionsv1.JSONSchemaProps{"status": {
 						Properties: map[string]apiextensionsv1.JSONSchemaProps{"phase": {}},
@@ -91,7 +91,7 @@ func TestTakeover(t *testing.T) {
 			s.Machines[0].Annotations[machinev1.ProviderIDFormAnnotation] = machinev1.ProviderIDFormMCM
 		}, "VMs for orphans", true, false},
 		{"a pool is between APIs", func(_ *migration.Namespace, m *Managers) {
-			m.Records = []migration.Record{{Pool: migration.Pool{
+			m.records = []migration.Record{{Pool: migration.Pool{
 				Kind: migration.KindDeployment, Namespace: pools.TestNamespace,
 				Name: "pool",
 			}, To: migration.ClusterAPI, Phase: migration.PhaseMoved}}

@@ -23,9 +23,9 @@ import (
 var packages string
 
 const (
-	// Budget is how long scripts and timers of a page run, in the page's own time: it stands still while the page
+	// budget is how long scripts and timers of a page run, in the page's own time: it stands still while the page
 	// waits for an answer, and passes at once while the page waits for a timer.
-	Budget = 3 * time.Second
+	budget = 3 * time.Second
 	// most is how long a browser may take on a machine with much else to do.
 	most = 2 * time.Minute
 )
@@ -52,7 +52,7 @@ func Find(t testing.TB) string {
 	return ""
 }
 
-// DOM returns the page at a URL as HTML, as its scripts have left it after Budget. More flags of the browser may
+// DOM returns the page at a URL as HTML, as its scripts have left it after budget. More flags of the browser may
 // follow.
 func DOM(t testing.TB, url string, flags ...string) string {
 	t.Helper()
@@ -86,7 +86,7 @@ func start(t testing.TB, url string, flags []string) []byte {
 	args := append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--disable-extensions", "--user-data-dir=" + profile(t),
-		fmt.Sprintf("--virtual-time-budget=%d", Budget.Milliseconds()),
+		fmt.Sprintf("--virtual-time-budget=%d", budget.Milliseconds()),
 	}, flags...)
 	var out, log bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, append(args, url)...)

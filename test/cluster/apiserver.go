@@ -126,10 +126,6 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 }
 
 func (c *Cluster) apiServerFlags() []string {
-	authorization := c.options.Authorization
-	if authorization == "" {
-		authorization = "Node,RBAC"
-	}
 	flags := []string{
 		"--etcd-servers=" + c.etcdURL,
 		"--bind-address=" + localhost,
@@ -143,7 +139,7 @@ func (c *Cluster) apiServerFlags() []string {
 		"--cert-dir=" + filepath.Join(c.dir, "certs"),
 		"--token-auth-file=" + c.pki.tokens,
 		"--enable-bootstrap-token-auth=true",
-		"--authorization-mode=" + authorization,
+		"--authorization-mode=Node,RBAC",
 		"--service-account-key-file=" + c.pki.key,
 		"--service-account-signing-key-file=" + c.pki.key,
 		"--service-account-issuer=https://kubernetes.default.svc",

@@ -45,8 +45,6 @@ type Options struct {
 	// means everybody. Where thousands of kubelets speak, the log of what they say
 	// would cost more than the answers.
 	AuditUsers []string
-	// Authorization is the API server's --authorization-mode; "" means Node,RBAC.
-	Authorization string
 	// APIServerFlags and ControllerManagerFlags are added to the command lines;
 	// a flag that is there already is replaced.
 	APIServerFlags, ControllerManagerFlags []string
@@ -171,8 +169,8 @@ func (c *Cluster) Kubectl() string { return c.assets.Kubectl }
 // Audit returns the audit log. It is empty unless Options.Audit was set.
 func (c *Cluster) Audit() audit.Log { return audit.Log{Path: filepath.Join(c.dir, "audit.log")} }
 
-// LogTails returns the ends of all logs, for people who look for a failure.
-func (c *Cluster) LogTails() string {
+// logTails returns the ends of all logs, for people who look for a failure.
+func (c *Cluster) logTails() string {
 	var text strings.Builder
 	for _, name := range []string{etcdProgram, apiServerProgram, controllerManagerProgram} {
 		if _, err := os.Stat(c.logFile(name)); err == nil {

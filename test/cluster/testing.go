@@ -47,7 +47,7 @@ func ForTest(t TB, o Options) *Cluster {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("%s", c.LogTails())
+			t.Logf("%s", c.logTails())
 		}
 		if err := c.Stop(); err != nil {
 			t.Logf("stop the cluster: %v", err)

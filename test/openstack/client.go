@@ -61,8 +61,8 @@ func (c *client) persist(ctx context.Context, method, url string, header http.He
 	defer tick.Stop()
 	for attempt := 1; ; attempt++ {
 		_, text, err := c.send(ctx, method, url, header, body)
-		refusal, refused := errors.AsType[*RefusalError](err)
-		if !refused || refusal.Status != http.StatusServiceUnavailable || attempt == attempts {
+		refusal, refused := errors.AsType[*refusalError](err)
+		if !refused || refusal.status != http.StatusServiceUnavailable || attempt == attempts {
 			return text, err
 		}
 		select {
@@ -141,21 +141,21 @@ func (c *client) send(ctx context.Context, method, url string, header http.Heade
 		return nil, nil, err
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return nil, nil, &RefusalError{
-			Status: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, url, resp.StatusCode, text),
+		return nil, nil, &refusalError{
+			status: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, url, resp.StatusCode, text),
 		}
 	}
 	return resp.Header, text, nil
 }
 
-// RefusalError is an answer without success.
-type RefusalError struct {
-	Status int
+// refusalError is an answer without success.
+type refusalError struct {
+	status int
 	text   string
 }
 
 // Error is the answer.
-func (r *RefusalError) Error() string { return r.text }
+func (r *refusalError) Error() string { return r.text }
 
 // made is an answer that describes one resource.
 type made map[string]struct {

@@ -18,7 +18,7 @@ func (p *Project) Live(ctx context.Context) ([]Server, error) {
 // Delete asks for a server to go, as an administrator. One that is gone is no error.
 func (p *Project) Delete(ctx context.Context, id string) error {
 	err := p.Rig.admin.do(ctx, http.MethodDelete, "nova/servers/"+id, nil, nil)
-	if refusal, ok := errors.AsType[*RefusalError](err); ok && refusal.Status == http.StatusNotFound {
+	if refusal, ok := errors.AsType[*refusalError](err); ok && refusal.status == http.StatusNotFound {
 		return nil
 	}
 	return err

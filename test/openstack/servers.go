@@ -257,8 +257,8 @@ func (p *Project) await(t testing.TB, id, status string) {
 			Server Server `json:"server"`
 		}
 		err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova/servers/"+id, nil, &out)
-		refusal, refused := errors.AsType[*RefusalError](err)
-		if refused && refusal.Status == http.StatusNotFound && status == "" || err == nil && out.Server.Status == status &&
+		refusal, refused := errors.AsType[*refusalError](err)
+		if refused && refusal.status == http.StatusNotFound && status == "" || err == nil && out.Server.Status == status &&
 			out.Server.Task == "" {
 			return
 		}

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// RigVariable names the environment variable with the file in which a process
+// rigVariable names the environment variable with the file in which a process
 // publishes the rig that it runs for others. Where it is not set, each process
 // whose tests need a rig starts one.
-const RigVariable = "OPENSTACK_RIG"
+const rigVariable = "OPENSTACK_RIG"
 
 // shared is the rig of this process, which all tests use.
 var shared struct {
@@ -25,7 +25,7 @@ var shared struct {
 	err error
 }
 
-// ForTest returns the rig of this process: that of RigVariable once it is there, or
+// ForTest returns the rig of this process: that of rigVariable once it is there, or
 // one that is started for the first test that asks. It runs until StopShared, or
 // until the process that started it dies.
 func ForTest(t testing.TB) *Rig {
@@ -45,7 +45,7 @@ func ForTest(t testing.TB) *Rig {
 }
 
 func obtain(ctx context.Context) (*Rig, error) {
-	if file := os.Getenv(RigVariable); file != "" {
+	if file := os.Getenv(rigVariable); file != "" {
 		return await(ctx, file)
 	}
 	return Start(ctx, Options{})
@@ -67,20 +67,20 @@ func StopShared() {
 	}
 }
 
-// publication is what a file of RigVariable holds.
+// publication is what a file of rigVariable holds.
 type publication struct {
 	Address address
 	Failure string // why there is no rig
 }
 
 // Share starts a rig in the background for the processes that get the returned
-// setting of RigVariable, which wait until it has started. They learn of a failure,
+// setting of rigVariable, which wait until it has started. They learn of a failure,
 // too. The function that it returns ends the rig, also while it starts; the rig
 // ends with this process in any case. Where the packages are missing nothing is
 // started, and the tests that need them say so.
 func Share(ctx context.Context) (setting string, stop func(), err error) {
 	if !installed() {
-		return RigVariable + "=", func() {}, nil
+		return rigVariable + "=", func() {}, nil
 	}
 	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", leftover, os.Getpid()))
 	if err != nil {
@@ -93,7 +93,7 @@ func Share(ctx context.Context) (setting string, stop func(), err error) {
 		defer close(ended)
 		share(ctx, file)
 	}()
-	return RigVariable + "=" + file, func() {
+	return rigVariable + "=" + file, func() {
 		cancel()
 		<-ended
 		_ = os.RemoveAll(dir) // the next rig removes what is left
@@ -148,7 +148,7 @@ func await(ctx context.Context, file string) (*Rig, error) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s, which %s names: %w", file, RigVariable, ctx.Err())
+			return nil, fmt.Errorf("%s, which %s names: %w", file, rigVariable, ctx.Err())
 		}
 	}
 }

@@ -25,8 +25,8 @@ const (
 	NTPPath       = "/etc/systemd/timesyncd.conf.d/90-mcm.conf"
 )
 
-// UnitFolder has the units that are not of the image.
-const UnitFolder = "/etc/systemd/system/"
+// unitFolder has the units that are not of the image.
+const unitFolder = "/etc/systemd/system/"
 
 // File is one file of the machine.
 type File struct {
@@ -61,10 +61,10 @@ func (p *Plan) UnitFiles() []File {
 func (u *Unit) Files() []File {
 	var list []File
 	if u.Content != "" {
-		list = append(list, File{Path: UnitFolder + u.Name, Content: []byte(u.Content), Mode: 0o644})
+		list = append(list, File{Path: unitFolder + u.Name, Content: []byte(u.Content), Mode: 0o644})
 	}
 	for _, dropIn := range u.DropIns {
-		dropIn.Path = UnitFolder + u.Name + ".d/" + dropIn.Path
+		dropIn.Path = unitFolder + u.Name + ".d/" + dropIn.Path
 		list = append(list, dropIn)
 	}
 	return list

@@ -173,8 +173,8 @@ type Fault struct {
 	Code, Message string
 	Status        int  // 0 is 400
 	After         bool // it happens all the same
-	Skip, Times   int  // calls that pass first, and that fail then; 0 times is all
-	Every         int  // fails only each n-th of those; 0 is each
+	Times         int  // calls that fail; 0 is all
+	Every         int  // fails only each n-th call; 0 is each
 
 	seen, hit int
 }
@@ -184,13 +184,6 @@ func (c *Cloud) Inject(f Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = append(c.faults, &f)
-}
-
-// Heal takes all faults away.
-func (c *Cloud) Heal() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.faults = nil
 }
 
 // Calls returns what was asked for since the last Forget.

@@ -139,8 +139,7 @@ func (c *Cloud) fault(action string) *Fault {
 			continue
 		}
 		f.seen++
-		n := f.seen - f.Skip
-		if n <= 0 || f.Every > 1 && n%f.Every != 0 || f.Times > 0 && f.hit >= f.Times {
+		if f.Every > 1 && f.seen%f.Every != 0 || f.Times > 0 && f.hit >= f.Times {
 			continue
 		}
 		f.hit++

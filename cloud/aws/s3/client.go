@@ -100,7 +100,7 @@ func (b Bucket) do(ctx context.Context, r request) (answer, *cloud.Error) {
 func (b Bucket) send(ctx context.Context, r request) (answer, *cloud.Error) {
 	signed, err := b.sign(ctx, r)
 	if err != nil {
-		return answer{}, NoCredentials(ctx, r.op, err)
+		return answer{}, noCredentials(ctx, r.op, err)
 	}
 	response, err := b.HTTP.Do(signed)
 	if err != nil {
@@ -118,8 +118,8 @@ func (b Bucket) send(ctx context.Context, r request) (answer, *cloud.Error) {
 	return answer{response.Header, body}, nil
 }
 
-// NoCredentials is the error of a call that could not be signed.
-func NoCredentials(ctx context.Context, op string, err error) *cloud.Error {
+// noCredentials is the error of a call that could not be signed.
+func noCredentials(ctx context.Context, op string, err error) *cloud.Error {
 	if ctx.Err() != nil {
 		return driverkit.NoAnswer(ctx, op, err)
 	}
@@ -166,7 +166,7 @@ func (b Bucket) Presign(ctx context.Context, op, key string, at time.Time, expir
 ) {
 	credentials, err := b.Credentials.Retrieve(ctx)
 	if err != nil {
-		return "", time.Time{}, NoCredentials(ctx, op, err)
+		return "", time.Time{}, noCredentials(ctx, op, err)
 	}
 	u := b.url(key, url.Values{"X-Amz-Expires": {fmt.Sprint(int(expiry.Seconds()))}})
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)

@@ -15,8 +15,8 @@ const (
 	reasonNoBucket = "NoSuchBucket"
 )
 
-// Field is that of the provider spec about which S3's refusals are.
-const Field = "privateUserData.bucket"
+// bucketField is that of the provider spec about which S3's refusals are.
+const bucketField = "privateUserData.bucket"
 
 const (
 	nameBucket = "name a bucket that exists"
@@ -29,11 +29,11 @@ var table = driverkit.Table{
 	{Means: cloud.Unavailable, Codes: []string{
 		"InternalError", "ServiceUnavailable", "RequestTimeout", "OperationAborted", "ConditionalRequestConflict", "503*",
 	}},
-	{Means: cloud.Invalid, Codes: []string{reasonNoBucket, "InvalidBucketName"}, Field: Field, Remedy: nameBucket},
+	{Means: cloud.Invalid, Codes: []string{reasonNoBucket, "InvalidBucketName"}, Field: bucketField, Remedy: nameBucket},
 	{Means: cloud.Invalid, Codes: []string{
 		"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException",
-	}, Field: Field, Remedy: sameRegion},
-	{Means: cloud.Invalid, Status: http.StatusMovedPermanently, Field: Field, Remedy: sameRegion},
+	}, Field: bucketField, Remedy: sameRegion},
+	{Means: cloud.Invalid, Status: http.StatusMovedPermanently, Field: bucketField, Remedy: sameRegion},
 	{
 		Means: cloud.Invalid, Codes: []string{"InvalidTag"}, Field: "tags",
 		Remedy: "give the class at most 8 ownership tags, of letters, digits, spaces and + - = . _ : / @",

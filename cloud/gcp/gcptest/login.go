@@ -28,8 +28,8 @@ const (
 
 	// WorkloadToken is the token of the workload that may call the double.
 	WorkloadToken = "workload-token-of-the-double"
-	// Audience is the provider that it is from.
-	Audience = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/p"
+	// audience is the provider that it is from.
+	audience = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/p"
 )
 
 // theKey is the key of the double's service account. Tests share it, because making one takes long.
@@ -69,7 +69,7 @@ func KeyAt(tokenURL string) []byte {
 // Federation returns a configuration of workload identity.
 func Federation() []byte {
 	text, err := json.Marshal(map[string]any{ //nolint:gosec // addresses, and no credential
-		"type": "external_account", "universe_domain": "googleapis.com", "audience": Audience,
+		"type": "external_account", "universe_domain": "googleapis.com", "audience": audience,
 		"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": "https://" + stsHost + "/v1/token",
 		"credential_source": map[string]any{
 			"file": "/var/run/secrets/gardener.cloud/workload-identity/token", "format": map[string]string{"type": "text"},
@@ -119,7 +119,7 @@ func (c *Cloud) logIn(w http.ResponseWriter, r *http.Request, body []byte) {
 // checkExchange returns how a workload's token is refused; empty if it is not.
 func checkExchange(form url.Values) string {
 	for key, want := range map[string]string{ //nolint:gosec // the token is the double's own
-		"subject_token": WorkloadToken, "audience": Audience, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+		"subject_token": WorkloadToken, "audience": audience, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
 		"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
 	} {
 		if form.Get(key) != want {

@@ -58,14 +58,14 @@ func thing(at string, labels map[string]any, made time.Time) Thing {
 	for key, value := range labels {
 		t.Labels[key] = fmt.Sprint(value)
 	}
-	t.Machine, t.Owner = Decode(t.Labels[Prefix+"machine"]), Decode(t.Labels[Prefix+"owner-id"])
+	t.Machine, t.Owner = decode(t.Labels[Prefix+"machine"]), decode(t.Labels[Prefix+"owner-id"])
 	return t
 }
 
 var escaped = regexp.MustCompile(`_[0-9a-f]{2}`)
 
-// Decode returns the text that a label stands for.
-func Decode(label string) string {
+// decode returns the text that a label stands for.
+func decode(label string) string {
 	return escaped.ReplaceAllStringFunc(label, func(code string) string {
 		text, _ := hex.DecodeString(code[1:])
 		return string(text)

@@ -28,9 +28,8 @@ type Settings struct {
 	Off     bool          // servers stay off when they are made, as Hetzner leaves some
 	PageMax int           // the most things on a page
 
-	SoldOut map[string]bool // by "<location>/<type>"
-	Quota   int             // servers; 0 is no limit
-	Hourly  int             // calls an hour, which come back one by one; 0 is no limit
+	Quota  int // servers; 0 is no limit
+	Hourly int // calls an hour, which come back one by one; 0 is no limit
 }
 
 // Type is a server type.

@@ -159,8 +159,6 @@ func (c *Cloud) checkRoom(want wanted) error {
 	switch {
 	case want.PlacementGroup != 0 && inGroup >= groupMax:
 		return refuse(http.StatusUnprocessableEntity, "placement_error", "the placement group is full")
-	case c.settings.SoldOut[fmt.Sprintf("%s/%v", want.Location, want.ServerType)]:
-		return refuse(http.StatusPreconditionFailed, "resource_unavailable", "error during placement")
 	case c.settings.Quota > 0 && len(c.servers) >= c.settings.Quota:
 		return refuse(http.StatusForbidden, "resource_limit_exceeded", "server limit reached")
 	}

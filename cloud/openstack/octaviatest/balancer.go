@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// PendingDelete is the provisioning status of a member that gets no requests any more.
-const PendingDelete = "PENDING_DELETE"
+// pendingDelete is the provisioning status of a member that gets no requests any more.
+const pendingDelete = "PENDING_DELETE"
 
 // Member is a member of a pool.
 type Member struct {
@@ -70,7 +70,7 @@ func (b *Balancer) Drop(pool string) {
 func (b *Balancer) Members(pool string) []Member {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(b.pools[pool]), func(m Member) bool { return m.Status == PendingDelete })
+	return slices.DeleteFunc(slices.Clone(b.pools[pool]), func(m Member) bool { return m.Status == pendingDelete })
 }
 
 // ServeHTTP answers requests below /v2.0, as Octavia's API has it.
@@ -97,7 +97,7 @@ func (b *Balancer) Serve(method, path string, body []byte) (status int, out any)
 	defer b.mu.Unlock()
 	if b.busy--; b.busy <= 0 {
 		for pool, all := range b.pools {
-			b.pools[pool] = slices.DeleteFunc(all, func(m Member) bool { return m.Status == PendingDelete })
+			b.pools[pool] = slices.DeleteFunc(all, func(m Member) bool { return m.Status == pendingDelete })
 		}
 	}
 	rest, ok := strings.CutPrefix(path, "/lbaas/pools/")
@@ -139,7 +139,7 @@ func (b *Balancer) change(method, pool, id string, body []byte) (int, any) {
 		all[at].Name = in.Member.Name
 		return http.StatusOK, in
 	}
-	all[at].Status = PendingDelete
+	all[at].Status = pendingDelete
 	return http.StatusNoContent, nil
 }
 

@@ -19,7 +19,7 @@ type Page struct {
 }
 
 // NewPage returns an empty page for out.
-func NewPage(out io.Writer) *Page { return &Page{out: out, colourful: Colourful(out)} }
+func NewPage(out io.Writer) *Page { return &Page{out: out, colourful: colourful(out)} }
 
 // Replace writes the page in place of the former one on a terminal, and after it elsewhere, with the
 // separator between them.

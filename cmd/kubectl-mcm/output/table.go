@@ -31,7 +31,7 @@ type Cell struct {
 }
 
 // PrintTable prints rows in columns; every row has as many cells as the first one.
-func PrintTable(out io.Writer, rows [][]Cell) { printTable(out, rows, Colourful(out)) }
+func PrintTable(out io.Writer, rows [][]Cell) { printTable(out, rows, colourful(out)) }
 
 func printTable(out io.Writer, rows [][]Cell, colours bool) {
 	if len(rows) == 0 {
@@ -56,7 +56,7 @@ func printTable(out io.Writer, rows [][]Cell, colours bool) {
 }
 
 // Paint colours text for a terminal.
-func Paint(out io.Writer, text string, c Colour) string { return paint(text, c, Colourful(out)) }
+func Paint(out io.Writer, text string, c Colour) string { return paint(text, c, colourful(out)) }
 
 func paint(text string, c Colour, colours bool) string {
 	if !colours || c == Plain || text == "" {
@@ -65,8 +65,8 @@ func paint(text string, c Colour, colours bool) string {
 	return string(c) + text + reset
 }
 
-// Colourful reports whether out is a terminal whose user has not asked for plain text.
-func Colourful(out io.Writer) bool {
+// colourful reports whether out is a terminal whose user has not asked for plain text.
+func colourful(out io.Writer) bool {
 	if page, ok := out.(*Page); ok {
 		return page.colourful
 	}

@@ -51,7 +51,7 @@ type Controller struct {
 	Deps
 
 	mu      sync.Mutex
-	state   State
+	state   outageState
 	failing failure // of the last check, as it began
 	cause   string  // the text of the last failure
 	thawed  time.Time
@@ -65,7 +65,7 @@ func New(d Deps) *Controller { return &Controller{Deps: d} }
 func (c *Controller) Frozen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.Frozen
+	return c.state.frozen
 }
 
 // Cause returns what could not be listed at last, and the error; empty if no check has
@@ -92,14 +92,14 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	before, state := c.advance(f != failure{}, at)
 	log := ctrl.LoggerFrom(ctx)
 	switch changed := c.note(f); {
-	case changed && !state.DownSince.IsZero():
-		log.Info("The check of the API servers fails", "reason", f.text, "since", state.DownSince)
+	case changed && !state.downSince.IsZero():
+		log.Info("The check of the API servers fails", "reason", f.text, "since", state.downSince)
 	case changed:
 		log.Info("The check of the API servers succeeds again")
 	}
-	if state.Frozen && !before.Frozen {
+	if state.frozen && !before.frozen {
 		log.Info("Frozen: the check of the API servers fails for too long; correct connection, credentials or permissions",
-			"reason", c.Cause(), "since", state.DownSince)
+			"reason", c.Cause(), "since", state.downSince)
 	}
 	if !state.thaws() {
 		return reconcile.Result{RequeueAfter: state.wait(c.Options)}, nil
@@ -110,11 +110,11 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	c.thaw()
 	log.Info("Unfrozen: Machines and Nodes can be listed again")
-	return reconcile.Result{RequeueAfter: State{}.wait(c.Options)}, nil
+	return reconcile.Result{RequeueAfter: outageState{}.wait(c.Options)}, nil
 }
 
 // advance updates the state with the result of a check.
-func (c *Controller) advance(down bool, at time.Time) (before, after State) {
+func (c *Controller) advance(down bool, at time.Time) (before, after outageState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before = c.state
@@ -139,7 +139,7 @@ func (c *Controller) note(f failure) (changed bool) {
 func (c *Controller) thaw() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.Frozen = false
+	c.state.frozen = false
 	c.thawed = c.Clock.Now()
 }
 

@@ -65,17 +65,18 @@ func TestState(t *testing.T) {
 		},
 	}
 	zero := Options{}
-	if s := (State{}).next(true, start, zero.Timeout); !s.Frozen || s.wait(zero) <= 0 || (State{}).wait(zero) <= 0 {
+	s := outageState{}.next(true, start, zero.Timeout)
+	if !s.frozen || s.wait(zero) <= 0 || (outageState{}).wait(zero) <= 0 {
 		t.Errorf("%+v: a timeout of 0 freezes with the first failure, and the checks go on", s)
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var s State
+			var s outageState
 			for _, c := range tc.checks {
 				s = s.next(c.down, start.Add(c.at), options.Timeout)
 			}
-			got := []any{s.Frozen, s.thaws(), s.wait(options)}
+			got := []any{s.frozen, s.thaws(), s.wait(options)}
 			if diff := cmp.Diff([]any{tc.frozen, tc.thaws, tc.wait}, got); diff != "" {
 				t.Errorf("frozen, thaws, wait (-want +got): %s\n%s", tc.reason, diff)
 			}

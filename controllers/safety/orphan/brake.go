@@ -151,7 +151,7 @@ func (c *Controller) publishHeld(ctx context.Context, g *group, resolved class.R
 	c.metrics.held.With(c.labelsOf(first)).Set(float64(held.Count))
 	if held.Count != g.held {
 		ctrl.LoggerFrom(ctx).Info("Orphans held", "orphans", held.Count, "vms", held.VMs, "limit", held.Limit)
-		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventHeld, "%d of %d VMs have no machine, which is more "+
+		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, eventHeld, "%d of %d VMs have no machine, which is more "+
 			"than can be expected: each is kept until a person decides about it; see kubectl mcm orphans list -n %s",
 			held.Count, held.VMs, first.Namespace)
 	}

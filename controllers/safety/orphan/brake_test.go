@@ -263,7 +263,7 @@ func TestReportOnlyLists(t *testing.T) {
 	if got := testutil.CollectAndCount(w.controller.metrics.held); got != 0 {
 		t.Errorf("%d series say that a person has to decide", got)
 	}
-	if text := strings.Join(w.Heard(), "\n"); strings.Contains(text, EventHeld) {
+	if text := strings.Join(w.Heard(), "\n"); strings.Contains(text, eventHeld) {
 		t.Errorf("reported: %s", text)
 	}
 	w.restart(Options{})

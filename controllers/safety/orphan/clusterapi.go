@@ -194,7 +194,7 @@ func mcmOwnerOf(m *infrav1.MCMMachine) Owner {
 		ProviderID: m.Spec.ProviderID,
 		Creating:   m.Spec.ProviderID == "" || m.Annotations[machinev1.CreateAttemptAnnotation] != "",
 	}
-	for _, a := range []string{HoldAnnotation, pausedAnnotation, moveAnnotation, machinev1.RetainVMAnnotation} {
+	for _, a := range []string{holdAnnotation, pausedAnnotation, moveAnnotation, machinev1.RetainVMAnnotation} {
 		if _, ok := m.Annotations[a]; ok && o.Held == "" {
 			o.Held = "annotation " + a
 		}

@@ -196,7 +196,7 @@ func TestHeldClusters(t *testing.T) {
 		}), true},
 		"Creating": {append(home1(), mcmMachine("m-1", "o-1", "")), true},
 		"Held": {append(home1(), mcmMachine("m-1", "other", "", func(m *infrav1.MCMMachine) {
-			m.Annotations[HoldAnnotation] = ""
+			m.Annotations[holdAnnotation] = ""
 		})), true},
 		"OtherVM": {append(home1(), mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", "vm-other"))), false},
 	}

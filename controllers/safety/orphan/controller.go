@@ -23,15 +23,16 @@ import (
 // firstRetry is the delay after a failed scan. It doubles with each further failure.
 const firstRetry = time.Minute
 
-// Options are the settings of the collector. Zero fields have the default named.
+// Options are the settings of the collector. Zero fields have the default named, and the
+// unexported ones have no other value.
 type Options struct {
-	Period time.Duration // between scans; 30 minutes
-	MinAge time.Duration // of a resource that is removed; 5 minutes, at most the period
-	// Confirm is the delay between the scan that first finds an orphan and the one that
+	Period     time.Duration // between scans; 30 minutes
+	MinAge     time.Duration // of a resource that is removed; 5 minutes, at most the period
+	ReportOnly bool          // remove nothing
+	// confirm is the delay between the scan that first finds an orphan and the one that
 	// removes it, at least the cloud's settle time; 1 minute, at most the period.
-	Confirm     time.Duration
-	AfterDelete time.Duration // from the deletion of a Machine to the scan; 30 seconds, at most the period
-	ReportOnly  bool          // remove nothing
+	confirm     time.Duration
+	afterDelete time.Duration // from the deletion of a Machine to the scan; 30 seconds, at most the period
 }
 
 // withDefaults sets the fields that are 0. A short period shortens the other
@@ -43,7 +44,7 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		value *time.Duration
 		or    time.Duration
-	}{{&o.MinAge, 5 * time.Minute}, {&o.Confirm, time.Minute}, {&o.AfterDelete, 30 * time.Second}} {
+	}{{&o.MinAge, 5 * time.Minute}, {&o.confirm, time.Minute}, {&o.afterDelete, 30 * time.Second}} {
 		if *d.value <= 0 {
 			*d.value = min(d.or, o.Period)
 		}
@@ -103,7 +104,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		//nolint:nilerr // the MachineClass controller reports it
 		return reconcile.Result{RequeueAfter: c.Options.Period}, nil
 	}
-	_, reports := object.Annotations[ReportAnnotation]
+	_, reports := object.Annotations[reportAnnotation]
 	began := c.Clock.Now()
 	g, wait := c.memory.begin(groupKey(resolved), req.NamespacedName, reports, began)
 	if g == nil {
@@ -134,7 +135,7 @@ func (c *Controller) tryScan(ctx context.Context, g *group, resolved class.Resol
 	c.metrics.failed.WithLabelValues(resolved.Driver.Traits().Name).Inc()
 	ctrl.LoggerFrom(ctx).Error(err, "Scan for orphans", "MachineClass", client.ObjectKeyFromObject(resolved.Object))
 	if g.failures == 1 {
-		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventScanFailed,
+		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, eventScanFailed,
 			"Scan for orphans failed: %v; it is retried with back-off",
 			err)
 	}

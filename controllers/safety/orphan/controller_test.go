@@ -104,7 +104,7 @@ func TestProtectedMachines(t *testing.T) {
 	annotated := func(key string) func(*machinev1.Machine) {
 		return func(m *machinev1.Machine) { m.Annotations[key] = "" }
 	}
-	for _, key := range []string{HoldAnnotation, machinev1.MigrationHoldAnnotation, pausedAnnotation, moveAnnotation} {
+	for _, key := range []string{holdAnnotation, machinev1.MigrationHoldAnnotation, pausedAnnotation, moveAnnotation} {
 		w := newEnv(t, Options{}, machineClass("a"))
 		id := w.makeVM("m-1", "o-1")
 		w.Create(machine("m-1", "elsewhere", provider("vm-other"), annotated(key)))
@@ -151,7 +151,7 @@ func TestRemovalIsFinished(t *testing.T) {
 			}
 			removed := 0
 			for _, e := range w.Heard() {
-				if strings.Contains(e, EventRemoved) {
+				if strings.Contains(e, eventRemoved) {
 					removed++
 				}
 			}
@@ -164,7 +164,7 @@ func TestRemovalIsFinished(t *testing.T) {
 
 func TestReportOnly(t *testing.T) {
 	t.Parallel()
-	reports := func(c *machinev1.MachineClass) { c.Annotations = map[string]string{ReportAnnotation: ""} }
+	reports := func(c *machinev1.MachineClass) { c.Annotations = map[string]string{reportAnnotation: ""} }
 	cases := map[string]struct {
 		options Options
 		objects []client.Object
@@ -219,7 +219,7 @@ func TestOneFailureStopsNoOther(t *testing.T) {
 	}
 	failed := 0
 	for _, e := range w.Heard() {
-		if strings.Contains(e, EventScanFailed) {
+		if strings.Contains(e, eventScanFailed) {
 			failed++
 		}
 		if strings.Contains(e, "wrong") {

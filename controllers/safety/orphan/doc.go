@@ -27,16 +27,16 @@ import machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha
 
 // Annotations for the collector. It only reads them.
 const (
-	// HoldAnnotation on a Machine or MCMMachine, with any value, keeps all resources that
+	// holdAnnotation on a Machine or MCMMachine, with any value, keeps all resources that
 	// may belong to it: while it is adopted, moved, restored or migrated.
-	HoldAnnotation = machinev1.HoldAnnotation
-	// ReportAnnotation on a MachineClass, with any value, makes the collector report
+	holdAnnotation = machinev1.HoldAnnotation
+	// reportAnnotation on a MachineClass, with any value, makes the collector report
 	// orphans and remove none, for the class and for every class with the same account
 	// and ownership tags.
-	ReportAnnotation = machinev1.ReportOrphansAnnotation
-	// ScanAnnotation on a MachineClass makes the collector scan at once when its value
+	reportAnnotation = machinev1.ReportOrphansAnnotation
+	// scanAnnotation on a MachineClass makes the collector scan at once when its value
 	// changes.
-	ScanAnnotation = machinev1.LookForOrphansAnnotation
+	scanAnnotation = machinev1.LookForOrphansAnnotation
 
 	// Annotations of Cluster API and clusterctl on paused and moved objects.
 	pausedAnnotation = "cluster.x-k8s.io/paused"
@@ -45,9 +45,9 @@ const (
 
 // Reasons of Events on MachineClasses.
 const (
-	EventFound        = "OrphanFound"
-	EventRemoved      = "OrphanRemoved"
-	EventRemoveFailed = "OrphanRemovalFailed"
-	EventScanFailed   = "OrphanLookFailed"
-	EventHeld         = "OrphansHeld"
+	eventFound        = "OrphanFound"
+	eventRemoved      = "OrphanRemoved"
+	eventRemoveFailed = "OrphanRemovalFailed"
+	eventScanFailed   = "OrphanLookFailed"
+	eventHeld         = "OrphansHeld"
 )

@@ -202,7 +202,7 @@ func ownerOf(m *machinev1.Machine) Owner {
 // held returns why the resources of m must not be removed: while its VM is adopted,
 // moved or migrated, it may have another name or owner ID.
 func held(m *machinev1.Machine) string {
-	for _, a := range []string{HoldAnnotation, machinev1.MigrationHoldAnnotation, pausedAnnotation, moveAnnotation} {
+	for _, a := range []string{holdAnnotation, machinev1.MigrationHoldAnnotation, pausedAnnotation, moveAnnotation} {
 		if _, ok := m.Annotations[a]; ok {
 			return "annotation " + a
 		}

@@ -70,7 +70,7 @@ func (c *Controller) remove(ctx context.Context, g *group, s scope, r removal) (
 		log.Error(err, "Remove orphan")
 		if !g.reported[key] {
 			g.reported[key] = true
-			c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoveFailed,
+			c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, eventRemoveFailed,
 				"Orphan %s not removed: %v; the next scan retries it",
 				describe(r.resource), err)
 		}
@@ -79,7 +79,7 @@ func (c *Controller) remove(ctx context.Context, g *group, s scope, r removal) (
 	if !r.begun {
 		log.Info("Orphan removed", "done", deletion.Done)
 		c.metrics.removed.WithLabelValues(s.resolved.Driver.Traits().Name, string(r.resource.Kind)).Inc()
-		c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoved, "Removed orphan %s: %s",
+		c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, eventRemoved, "Removed orphan %s: %s",
 			describe(r.resource), r.why)
 	}
 	if deletion.Done || r.owned {

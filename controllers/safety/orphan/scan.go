@@ -115,7 +115,7 @@ func (c *Controller) listing(ctx context.Context, g *group, began time.Time) con
 func (c *Controller) rules(resolved class.Resolved, began time.Time) rules {
 	return rules{
 		now: began, minAge: c.Options.MinAge, decode: resolved.Driver.DecodeProviderID,
-		confirm: max(c.Options.Confirm, resolved.Driver.Traits().Settle),
+		confirm: max(c.Options.confirm, resolved.Driver.Traits().Settle),
 	}
 }
 
@@ -226,7 +226,7 @@ func (c *Controller) report(ctx context.Context, g *group, resolved class.Resolv
 	}
 	g.reported[key] = true
 	ctrl.LoggerFrom(ctx).Info("Orphan reported", "resource", key, "why", f.verdict.why)
-	c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventFound,
+	c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, eventFound,
 		"%s may be an orphan and is not removed: %s", describe(f.candidate.resource), f.verdict.why)
 }
 

@@ -46,10 +46,10 @@ func (c *Controller) classEvents() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			class, before, after := client.ObjectKeyFromObject(
 				e.ObjectNew), e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
-			_, reported := before[ReportAnnotation]
-			_, reports := after[ReportAnnotation]
+			_, reported := before[reportAnnotation]
+			_, reports := after[reportAnnotation]
 			switch {
-			case before[ScanAnnotation] != after[ScanAnnotation], decidesOtherwise(before, after):
+			case before[scanAnnotation] != after[scanAnnotation], decidesOtherwise(before, after):
 				c.memory.requestScan(class, c.Clock.Now())
 				c.request(q, class, 0)
 			case e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || reported != reports:
@@ -71,8 +71,8 @@ func (c *Controller) machineEvents() handler.EventHandler {
 	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 		for _, name := range classesOf(e.Object) {
 			class := client.ObjectKey{Namespace: e.Object.GetNamespace(), Name: name}
-			c.memory.requestScan(class, c.Clock.Now().Add(c.Options.AfterDelete))
-			c.request(q, class, c.Options.AfterDelete)
+			c.memory.requestScan(class, c.Clock.Now().Add(c.Options.afterDelete))
+			c.request(q, class, c.Options.afterDelete)
 		}
 	}}
 }

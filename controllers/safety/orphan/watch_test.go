@@ -61,8 +61,8 @@ func TestClassEvents(t *testing.T) {
 		"Generation": {"A changed spec may belong to another account.", machineClass("a", func(c *machinev1.MachineClass) {
 			c.Generation = 7
 		}), true, false},
-		"Report": {"The annotation that only reports counts at once.", annotated(ReportAnnotation, ""), true, false},
-		"Look":   {"A look can be asked for.", annotated(ScanAnnotation, "now"), true, true},
+		"Report": {"The annotation that only reports counts at once.", annotated(reportAnnotation, ""), true, false},
+		"Look":   {"A look can be asked for.", annotated(scanAnnotation, "now"), true, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
-// User is who the autoscaler is in the cluster with the machines.
-const User = "cluster-autoscaler"
+// user is who the autoscaler is in the cluster with the machines.
+const user = "cluster-autoscaler"
 
-// Allow gives User the permissions that docs/autoscaler.md says that it needs for an
+// Allow gives user the permissions that docs/autoscaler.md says that it needs for an
 // API group, and no others, and returns a kubeconfig of it.
 func Allow(ctx context.Context, of *cluster.Cluster, cl client.Client, api string) (kubeconfig string, err error) {
 	root, err := cluster.Root()
@@ -46,12 +46,12 @@ func Allow(ctx context.Context, of *cluster.Cluster, cl client.Client, api strin
 				APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
 				Name: name,
 			},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: User}},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 		}
 		if err := cl.Create(ctx, binding); err != nil {
 			return "", err
 		}
-		return of.KubeconfigFor(User)
+		return of.KubeconfigFor(user)
 	}
 	return "", fmt.Errorf("docs/autoscaler.md has no ClusterRole %s", name)
 }

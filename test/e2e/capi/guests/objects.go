@@ -21,7 +21,6 @@ import (
 const (
 	kubeadmConfig     = "kubeadm-config"
 	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
-	uninitialized     = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
 // addons makes what kubeadm init leaves in a cluster beside the first machine.
