@@ -21,7 +21,6 @@ import (
 
 // How long the steps wait where nothing wakes them.
 const (
-	staleRetry    = time.Second     // the newer version arrives by watch; this only guards against a lost event
 	frozenRetry   = 5 * time.Second // no event ends a freeze, and such a pass only reads the cache
 	nodeNameRetry = 5 * time.Second // a cloud that names its nodes does so within seconds
 	shortRetry    = 5 * time.Second // MCM's short retry, after errors that pass

@@ -15,9 +15,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// EventMachinesKept is the reason of the Event for surplus machines that are not deleted
+// eventMachinesKept is the reason of the Event for surplus machines that are not deleted
 // because their MachineDeployment needs them.
-const EventMachinesKept = "MachinesKept"
+const eventMachinesKept = "MachinesKept"
 
 // keepAvailable returns which machines may be deleted now: of the candidates, in their order,
 // as many as are surplus. The size of the set may follow from what a user has asked for and
@@ -61,7 +61,7 @@ func (c *Controller) reportKept(s *scope, live *machinev1.MachineDeployment, tie
 		s.requeueAfter(tieBreak)
 	}
 	if s.memory.kept.since.IsZero() {
-		c.Events.Eventf(s.set, corev1.EventTypeNormal, EventMachinesKept, "Kept %d of %d surplus machines: "+
+		c.Events.Eventf(s.set, corev1.EventTypeNormal, eventMachinesKept, "Kept %d of %d surplus machines: "+
 			"MachineDeployment %s keeps %d available; they are deleted once others are available; "+
 			"to do without one now, delete that Machine",
 			s.withheld, surplus, live.Name, least)

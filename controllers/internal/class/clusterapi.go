@@ -74,7 +74,7 @@ func (r *Resolved) explainRefused(refused map[client.ObjectKey]bool) {
 	if r.Object == nil || len(refused) == 0 {
 		return
 	}
-	for _, ref := range SecretRefs(r.Object) {
+	for _, ref := range secretRefs(r.Object) {
 		if !refused[ref.Key] {
 			continue
 		}

@@ -20,7 +20,7 @@ func secrets(ctx context.Context, c client.Reader, object *machinev1.MachineClas
 ) {
 	creds := cloud.Credentials{}
 	var gone []cloud.Problem
-	for _, ref := range SecretRefs(object) {
+	for _, ref := range secretRefs(object) {
 		secret := &corev1.Secret{}
 		err := c.Get(ctx, ref.Key, secret)
 		switch {
@@ -44,9 +44,9 @@ type SecretRef struct {
 	Key   client.ObjectKey
 }
 
-// SecretRefs returns the Secrets that a class names, secretRef first. A
+// secretRefs returns the Secrets that a class names, secretRef first. A
 // reference without namespace means the class's; one without name means none.
-func SecretRefs(object *machinev1.MachineClass) []SecretRef {
+func secretRefs(object *machinev1.MachineClass) []SecretRef {
 	var refs []SecretRef
 	for _, r := range []struct {
 		field string
@@ -67,7 +67,7 @@ func SecretRefs(object *machinev1.MachineClass) []SecretRef {
 // SecretKeys returns the Secrets that a class names.
 func SecretKeys(object *machinev1.MachineClass) []client.ObjectKey {
 	var keys []client.ObjectKey
-	for _, ref := range SecretRefs(object) {
+	for _, ref := range secretRefs(object) {
 		keys = append(keys, ref.Key)
 	}
 	return keys

@@ -15,15 +15,15 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// AttachmentByVolume is the index of VolumeAttachments by the name of their
+// attachmentByVolume is the index of VolumeAttachments by the name of their
 // PersistentVolume. Attachments of an inline volume are not in it.
-const AttachmentByVolume = "index.va-volume"
+const attachmentByVolume = "index.va-volume"
 
 // Indexes are the indexes of the target cluster that a Drainer needs besides
 // index.Target.
 func Indexes() []index.Index {
 	return []index.Index{{
-		Object: &storagev1.VolumeAttachment{}, Field: AttachmentByVolume,
+		Object: &storagev1.VolumeAttachment{}, Field: attachmentByVolume,
 		Extract: func(o client.Object) []string {
 			if v := volumeOf(o.(*storagev1.VolumeAttachment)); v != "" {
 				return []string{v}
@@ -138,7 +138,7 @@ func isAlphanumeric(c byte) bool {
 func (p *pass) attachedElsewhere(ctx context.Context, volumes []volume) (bool, error) {
 	for _, v := range volumes {
 		var list storagev1.VolumeAttachmentList
-		if err := p.drainer.target.Client.List(ctx, &list, client.MatchingFields{AttachmentByVolume: v.name}); err != nil {
+		if err := p.drainer.target.Client.List(ctx, &list, client.MatchingFields{attachmentByVolume: v.name}); err != nil {
 			return false, fmt.Errorf("listing the attachments of PersistentVolume %s: %w", v.name, err)
 		}
 		if !slices.ContainsFunc(list.Items, func(va storagev1.VolumeAttachment) bool {

@@ -44,7 +44,7 @@ func BoundsOf(d *machinev1.MachineDeployment) (Bounds, error) {
 		surge = &intstr.IntOrString{}
 	}
 	var err error
-	b.Surge, b.Unavailable, err = ResolveFenceposts(surge, config.MaxUnavailable, b.Replicas)
+	b.Surge, b.Unavailable, err = resolveFenceposts(surge, config.MaxUnavailable, b.Replicas)
 	if err != nil {
 		return b, err
 	}
@@ -52,19 +52,19 @@ func BoundsOf(d *machinev1.MachineDeployment) (Bounds, error) {
 	return b, nil
 }
 
-// AnnotatedSurge is the surge that MCM writes into max-replicas annotations: 0
+// annotatedSurge is the surge that MCM writes into max-replicas annotations: 0
 // unless d is a RollingUpdate.
-func AnnotatedSurge(d *machinev1.MachineDeployment, b Bounds) int {
+func annotatedSurge(d *machinev1.MachineDeployment, b Bounds) int {
 	if d.Spec.Strategy.Type == machinev1.RollingUpdateStrategyType {
 		return b.Surge
 	}
 	return 0
 }
 
-// ResolveFenceposts resolves surge and unavailable, numbers or percentages of
+// resolveFenceposts resolves surge and unavailable, numbers or percentages of
 // replicas. Percentages of surge are rounded up, of unavailable down. If both
 // come out as 0, unavailable is 1, because nothing could be replaced otherwise.
-func ResolveFenceposts(surge, unavailable *intstr.IntOrString, replicas int) (surging, missing int, err error) {
+func resolveFenceposts(surge, unavailable *intstr.IntOrString, replicas int) (surging, missing int, err error) {
 	surging, surgeErr := ResolveIntOrPercent("maxSurge", surge, replicas, true)
 	missing, missingErr := ResolveIntOrPercent("maxUnavailable", unavailable, replicas, false)
 	if err := errors.Join(surgeErr, missingErr); err != nil {

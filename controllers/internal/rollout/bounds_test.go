@@ -56,7 +56,7 @@ func TestFenceposts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			surge, unavailable, err := ResolveFenceposts(tc.surge, tc.unavailable, tc.replicas)
+			surge, unavailable, err := resolveFenceposts(tc.surge, tc.unavailable, tc.replicas)
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -136,7 +136,7 @@ func TestBoundsOf(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}
-			if surge := AnnotatedSurge(d, got); surge != tc.annotate {
+			if surge := annotatedSurge(d, got); surge != tc.annotate {
 				t.Errorf("%s\nannotated surge %d, want %d", tc.reason, surge, tc.annotate)
 			}
 		})

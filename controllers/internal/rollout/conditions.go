@@ -41,7 +41,7 @@ func (o Observation) SetConditions(d *machinev1.MachineDeployment, status *machi
 func (o Observation) set(status *machinev1.MachineDeploymentStatus, kind machinev1.MachineDeploymentConditionType,
 	value machinev1.ConditionStatus, e Explanation,
 ) {
-	SetCondition(status, machinev1.MachineDeploymentCondition{
+	setCondition(status, machinev1.MachineDeploymentCondition{
 		Type: kind, Status: value, Reason: e.Reason, Message: e.Message,
 	}, o.Now)
 }
@@ -63,7 +63,7 @@ func (o Observation) setAvailable(d *machinev1.MachineDeployment, status *machin
 // setFrozen copies the Frozen of a set, as MCM writes both alike.
 func (o Observation) setFrozen(status *machinev1.MachineDeploymentStatus) {
 	if o.Frozen == nil {
-		RemoveCondition(status, machinev1.MachineDeploymentFrozen)
+		removeCondition(status, machinev1.MachineDeploymentFrozen)
 		return
 	}
 	o.set(status, machinev1.MachineDeploymentFrozen, machinev1.ConditionTrue,
@@ -104,7 +104,7 @@ func (o Observation) setStarted(status *machinev1.MachineDeploymentStatus,
 		o.set(status, machinev1.MachineDeploymentProgressing, machinev1.ConditionFalse, o.Started)
 	case o.Started.Reason != "":
 		// The deadline restarts, even if the former rollout had not got beyond this.
-		RenewCondition(status, machinev1.MachineDeploymentCondition{
+		renewCondition(status, machinev1.MachineDeploymentCondition{
 			Type: machinev1.MachineDeploymentProgressing, Status: machinev1.ConditionTrue,
 			Reason: o.Started.Reason, Message: o.Started.Message,
 		}, o.Now)
@@ -130,7 +130,7 @@ func (o Observation) setProgressed(d *machinev1.MachineDeployment, status *machi
 		o.set(status, machinev1.MachineDeploymentProgressing, machinev1.ConditionTrue,
 			Explanation{machinev1.ReasonNewMachineSetAvailable, subject + " has successfully progressed"})
 	case Progressed(&d.Status, status):
-		RenewCondition(status, machinev1.MachineDeploymentCondition{
+		renewCondition(status, machinev1.MachineDeploymentCondition{
 			Type: machinev1.MachineDeploymentProgressing, Status: machinev1.ConditionTrue,
 			Reason: machinev1.ReasonMachineSetUpdated, Message: subject + " is progressing",
 		}, o.Now)
@@ -143,7 +143,7 @@ func (o Observation) setProgressed(d *machinev1.MachineDeployment, status *machi
 // setReplicaFailure copies the ReplicaFailure of a set.
 func (o Observation) setReplicaFailure(status *machinev1.MachineDeploymentStatus) {
 	if o.Failure == nil {
-		RemoveCondition(status, machinev1.MachineDeploymentReplicaFailure)
+		removeCondition(status, machinev1.MachineDeploymentReplicaFailure)
 		return
 	}
 	o.set(status, machinev1.MachineDeploymentReplicaFailure, o.Failure.Status,

@@ -9,9 +9,9 @@ func CapacityMissing(b Bounds, newSet Set, old []Set) bool {
 		max(sum(old, replicas), sum(old, expected)) > 0
 }
 
-// SurgeStuck reports whether a rolling update waits for capacity alone: it is missing, and
+// surgeStuck reports whether a rolling update waits for capacity alone: it is missing, and
 // no machine is going, which would make room.
-func SurgeStuck(b Bounds, newSet Set, old []Set) bool {
+func surgeStuck(b Bounds, newSet Set, old []Set) bool {
 	return CapacityMissing(b, newSet, old) && going(newSet)+sum(old, going) == 0
 }
 

@@ -61,7 +61,7 @@ func TestSurgeStuck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := SurgeStuck(tc.bounds, tc.current, tc.old); got != tc.want {
+			if got := surgeStuck(tc.bounds, tc.current, tc.old); got != tc.want {
 				t.Errorf("%t, want %t: %s", got, tc.want, tc.reason)
 			}
 		})
@@ -74,11 +74,11 @@ func TestFallbackTakesOne(t *testing.T) {
 	for surge := 1; surge <= 3; surge++ {
 		b := Bounds{Replicas: 3, Surge: surge}
 		current := Set{Spec: surge, Live: surge, Exhausted: surge}
-		keep := OldReplicas(Fallback(b), current, []Set{{Spec: 3, Live: 3, Available: 3}})
+		keep := oldReplicas(Fallback(b), current, []Set{{Spec: 3, Live: 3, Available: 3}})
 		if keep[0] != 2 {
 			t.Errorf("surge %d: %d old machines are kept, want 2", surge, keep[0])
 		}
-		keep = OldReplicas(Fallback(b), current, []Set{{Spec: 2, Live: 2, Available: 2, Replicas: 3}})
+		keep = oldReplicas(Fallback(b), current, []Set{{Spec: 2, Live: 2, Available: 2, Replicas: 3}})
 		if keep[0] != 2 {
 			t.Errorf("surge %d: %d old machines are kept while one is going, want 2", surge, keep[0])
 		}

@@ -43,7 +43,7 @@ func InPlaceReplicas(b Bounds, newSet Set, old []Set, undergoing int, creating b
 // order of old: all, until newSet is asked for all replicas, and then as many as in a rolling update.
 func InPlaceKeep(b Bounds, newSet Set, old []Set) []int {
 	if newSet.Spec >= b.Replicas {
-		return OldReplicas(b, newSet, old)
+		return oldReplicas(b, newSet, old)
 	}
 	keep := make([]int, len(old))
 	for i, s := range old {

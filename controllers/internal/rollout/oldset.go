@@ -2,13 +2,13 @@ package rollout
 
 import "slices"
 
-// OldReplicas returns how many machines each of the old sets keeps during a
+// oldReplicas returns how many machines each of the old sets keeps during a
 // rolling update, in the order of old. Unhealthy machines go first, whichever
 // set they are in, then as many as availability allows; older sets before
 // younger ones. Old machines that are kept for examination are not missed, as in
 // the condition Available: nothing could be replaced otherwise while there are as
 // many of them as machines may be unavailable.
-func OldReplicas(b Bounds, newSet Set, old []Set) []int {
+func oldReplicas(b Bounds, newSet Set, old []Set) []int {
 	keep := make([]int, len(old))
 	for i, s := range old {
 		keep[i] = s.Spec

@@ -103,7 +103,7 @@ func TestOldReplicas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, OldReplicas(tc.bounds, tc.current, tc.old)); diff != "" {
+			if diff := cmp.Diff(tc.want, oldReplicas(tc.bounds, tc.current, tc.old)); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}
 		})
@@ -128,7 +128,7 @@ func TestStepsKeepBounds(t *testing.T) {
 		staying := func(s Set) int { return min(s.Available, s.Spec) }
 		before := sum(old, staying) + staying(newSet)
 		after := staying(newSet)
-		for i, keep := range OldReplicas(b, newSet, old) {
+		for i, keep := range oldReplicas(b, newSet, old) {
 			if keep < 0 || keep > old[i].Spec {
 				t.Fatalf("%+v: old set of %d shall keep %d", b, old[i].Spec, keep)
 			}

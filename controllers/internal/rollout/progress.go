@@ -62,31 +62,31 @@ func Condition(s *machinev1.MachineDeploymentStatus,
 	return nil
 }
 
-// SetCondition puts c into s. One with the same status and reason stays as it
+// setCondition puts c into s. One with the same status and reason stays as it
 // is, whatever its message; one with the same status keeps its transition time.
 // The list is copied, never changed.
-func SetCondition(s *machinev1.MachineDeploymentStatus, c machinev1.MachineDeploymentCondition, now time.Time) {
+func setCondition(s *machinev1.MachineDeploymentStatus, c machinev1.MachineDeploymentCondition, now time.Time) {
 	former := Condition(s, c.Type)
 	if former != nil && former.Status == c.Status && former.Reason == c.Reason {
 		return
 	}
-	RenewCondition(s, c, now)
+	renewCondition(s, c, now)
 }
 
-// RenewCondition puts c into s with a new update time even if there is an equal
+// renewCondition puts c into s with a new update time even if there is an equal
 // one: the progress deadline counts from it.
-func RenewCondition(s *machinev1.MachineDeploymentStatus, c machinev1.MachineDeploymentCondition, now time.Time) {
+func renewCondition(s *machinev1.MachineDeploymentStatus, c machinev1.MachineDeploymentCondition, now time.Time) {
 	c.LastUpdateTime = metav1.NewTime(now)
 	c.LastTransitionTime = metav1.NewTime(now)
 	if former := Condition(s, c.Type); former != nil && former.Status == c.Status {
 		c.LastTransitionTime = former.LastTransitionTime
 	}
-	RemoveCondition(s, c.Type)
+	removeCondition(s, c.Type)
 	s.Conditions = append(s.Conditions, c)
 }
 
-// RemoveCondition takes the condition of that type out of s.
-func RemoveCondition(s *machinev1.MachineDeploymentStatus, kind machinev1.MachineDeploymentConditionType) {
+// removeCondition takes the condition of that type out of s.
+func removeCondition(s *machinev1.MachineDeploymentStatus, kind machinev1.MachineDeploymentConditionType) {
 	s.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c machinev1.MachineDeploymentCondition) bool {
 		return c.Type == kind
 	})

@@ -120,7 +120,7 @@ func TestDeadline(t *testing.T) {
 			d, s := &machinev1.MachineDeployment{}, &machinev1.MachineDeploymentStatus{}
 			d.Spec.ProgressDeadlineSeconds, d.Spec.Paused = tc.seconds, tc.paused
 			if tc.cond != "" {
-				SetCondition(s, machinev1.MachineDeploymentCondition{
+				setCondition(s, machinev1.MachineDeploymentCondition{
 					Type: machinev1.MachineDeploymentProgressing, Status: "True",
 					Reason: tc.cond,
 				}, noon)
@@ -140,15 +140,15 @@ func TestSetCondition(t *testing.T) {
 		Type: machinev1.MachineDeploymentProgressing, Status: "True",
 		Reason: "A",
 	}
-	SetCondition(s, progressing, noon)
+	setCondition(s, progressing, noon)
 	shared := s.Conditions
 	progressing.Message = "another"
-	SetCondition(s, progressing, noon.Add(time.Minute))
+	setCondition(s, progressing, noon.Add(time.Minute))
 	if c := s.Conditions[0]; !c.LastUpdateTime.Time.Equal(noon) || c.Message != "" {
 		t.Errorf("an equal condition was written: %+v", c)
 	}
 	progressing.Reason = "B"
-	SetCondition(s, progressing, noon.Add(time.Minute))
+	setCondition(s, progressing, noon.Add(time.Minute))
 	if c := s.Conditions[0]; !c.LastTransitionTime.Time.Equal(noon) ||
 		!c.LastUpdateTime.Time.Equal(noon.Add(time.Minute)) {
 		t.Errorf("another reason is an update and no transition: %+v", c)
@@ -156,7 +156,7 @@ func TestSetCondition(t *testing.T) {
 	if shared[0].Reason != "A" {
 		t.Errorf("the list that was read was changed: %+v", shared)
 	}
-	RemoveCondition(s, machinev1.MachineDeploymentProgressing)
+	removeCondition(s, machinev1.MachineDeploymentProgressing)
 	if len(s.Conditions) != 0 || len(shared) != 1 {
 		t.Errorf("removal left %+v and %+v", s.Conditions, shared)
 	}

@@ -21,8 +21,8 @@ func Revision(s *machinev1.MachineSet) int64 {
 	return revision
 }
 
-// MaxRevision returns the highest revision of sets.
-func MaxRevision(sets []*machinev1.MachineSet) int64 {
+// maxRevision returns the highest revision of sets.
+func maxRevision(sets []*machinev1.MachineSet) int64 {
 	highest := int64(0)
 	for _, s := range sets {
 		highest = max(highest, Revision(s))
@@ -60,7 +60,7 @@ func OfRevision(sets []*machinev1.MachineSet, revision int64) *machinev1.Machine
 // Only then does its former revision enter its history: MCM appends to the
 // history on every change of any annotation, without end.
 func SetNewRevision(s *machinev1.MachineSet, others []*machinev1.MachineSet) bool {
-	revision, former := MaxRevision(others)+1, Revision(s)
+	revision, former := maxRevision(others)+1, Revision(s)
 	if former >= revision {
 		return false
 	}

@@ -36,7 +36,7 @@ func TestRevisions(t *testing.T) {
 			for _, r := range tc.revisions {
 				sets = append(sets, revised(r))
 			}
-			if highest, last := MaxRevision(sets), LastRevision(sets); highest != tc.max || last != tc.last {
+			if highest, last := maxRevision(sets), LastRevision(sets); highest != tc.max || last != tc.last {
 				t.Errorf("%s\ngot %d, %d; want %d, %d", tc.reason, highest, last, tc.max, tc.last)
 			}
 		})

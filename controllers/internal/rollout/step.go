@@ -80,12 +80,12 @@ type Roll struct {
 func RollOf(d *machinev1.MachineDeployment, b Bounds, newSet Set, old []Set) Roll {
 	r := Roll{New: NewReplicas(b, newSet, old)}
 	newSet.Spec = r.New
-	r.Keep = OldReplicas(b, newSet, old)
+	r.Keep = oldReplicas(b, newSet, old)
 	r.CapacityMissing = CapacityMissing(b, newSet, old)
-	if !SurgeStuck(b, newSet, old) || !FallbackAllowed(d) {
+	if !surgeStuck(b, newSet, old) || !FallbackAllowed(d) {
 		return r
 	}
-	fewer := OldReplicas(Fallback(b), newSet, old)
+	fewer := oldReplicas(Fallback(b), newSet, old)
 	r.FellBack = !slices.Equal(r.Keep, fewer)
 	r.Keep = fewer
 	return r
@@ -94,5 +94,5 @@ func RollOf(d *machinev1.MachineDeployment, b Bounds, newSet Set, old []Set) Rol
 // Annotate annotates a set with the replicas of d, as MCM does whenever it scales one.
 func Annotate(set *machinev1.MachineSet, d *machinev1.MachineDeployment, b Bounds) {
 	machinev1.SetAnnotation(set, machinev1.DesiredReplicasAnnotation, strconv.Itoa(b.Replicas))
-	machinev1.SetAnnotation(set, machinev1.MaxReplicasAnnotation, strconv.Itoa(b.Replicas+AnnotatedSurge(d, b)))
+	machinev1.SetAnnotation(set, machinev1.MaxReplicasAnnotation, strconv.Itoa(b.Replicas+annotatedSurge(d, b)))
 }

@@ -23,9 +23,9 @@ type BootDataOwner interface {
 	ForgetBootData(ctx context.Context) error
 }
 
-// ControlPlaneOwner is an Owner that knows of which VMs the boot data has the keys of a
+// controlPlaneOwner is an Owner that knows of which VMs the boot data has the keys of a
 // cluster's certificate authorities.
-type ControlPlaneOwner interface {
+type controlPlaneOwner interface {
 	// ControlPlane reports whether the VM is one of a control plane.
 	ControlPlane() bool
 }
@@ -80,7 +80,7 @@ func (e *Engine) removeBootData(ctx context.Context, o BootDataOwner) error {
 // may describe VMs could sign certificates for the cluster.
 func checkBootData(o Owner, resolved class.Resolved, data []byte) error {
 	keeper, ok := resolved.Driver.(cloud.BootDataKeeper)
-	machine, knows := o.(ControlPlaneOwner)
+	machine, knows := o.(controlPlaneOwner)
 	if !ok || !knows || !machine.ControlPlane() || resolved.Object == nil ||
 		resolved.Object.Annotations[machinev1.AllowPlainBootDataAnnotation] == "true" {
 		return nil

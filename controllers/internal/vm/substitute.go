@@ -24,8 +24,8 @@ type Abandoned interface {
 	RecordSubstitute(ctx context.Context, name, place string) error
 }
 
-// EventClassSubstituted is the reason of the Event that a VM is deleted with another class than its own.
-const EventClassSubstituted = "ClassSubstituted"
+// eventClassSubstituted is the reason of the Event that a VM is deleted with another class than its own.
+const eventClassSubstituted = "ClassSubstituted"
 
 // RemoveAbandoned is Remove for an owner without a usable class, with another class that
 // reaches the VM. Only one through which the cloud has shown the VM of the owner's
@@ -54,7 +54,7 @@ func (e *Engine) RemoveAbandoned(ctx context.Context, o Abandoned, cause *cloud.
 	if err := o.RecordSubstitute(ctx, candidate.Object.Name, candidate.Place()); err != nil {
 		return cloud.Deletion{}, fmt.Errorf("record class %s: %w", candidate.Object.Name, err)
 	}
-	o.Emit(corev1.EventTypeNormal, EventClassSubstituted, fmt.Sprintf("VM %q has the owner id of this object and is "+
+	o.Emit(corev1.EventTypeNormal, eventClassSubstituted, fmt.Sprintf("VM %q has the owner id of this object and is "+
 		"deleted with MachineClass %q, as its own cannot be used: %v", o.Ref().ProviderID, candidate.Object.Name, cause))
 	return e.removeWith(ctx, o, candidate)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// ReasonZoneNotInClass is the reason of the error for a zone that the class cannot honour.
-const ReasonZoneNotInClass = "ZoneNotInClass"
+// reasonZoneNotInClass is the reason of the error for a zone that the class cannot honour.
+const reasonZoneNotInClass = "ZoneNotInClass"
 
 // zoneUseAge is for how long the machines of a class are not counted again; those
 // that get a zone meanwhile are added.
@@ -140,7 +140,7 @@ func notInClass(c cloud.Class, zone string) error {
 	message := fmt.Sprintf("MachineClass %s cannot place a VM in zone %q: %s; name one of its zones, or another class",
 		c.Name, zone, has)
 	return &cloud.Error{
-		Code: cloud.Invalid, Op: "create VM", Reason: ReasonZoneNotInClass,
+		Code: cloud.Invalid, Op: "create VM", Reason: reasonZoneNotInClass,
 		Problems: []cloud.Problem{{Severity: cloud.BlocksCreate, Field: field, Message: message}},
 		Err:      errors.New(field + ": " + message),
 	}
