@@ -154,9 +154,9 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 	}
 }
 
-// TestRights holds the roles to what MCM has at most: see the deployment contract
+// TestPermissions holds the roles to what MCM has at most: see the deployment contract
 // of Gardener; beyond that, to looking for the owners of VMs on the other API.
-func TestRights(t *testing.T) {
+func TestPermissions(t *testing.T) {
 	t.Parallel()
 	objects := rendered(t)
 	// allowed are the verbs on a resource, at most.

@@ -42,7 +42,7 @@ func TestTargets(t *testing.T) {
 			}, false, cloud.Throttled, "",
 		},
 		"Denied": {
-			"Rights are missing.", ec2test.GroupIngress, func(w *env, _ string) {
+			"Permissions are missing.", ec2test.GroupIngress, func(w *env, _ string) {
 				w.cloud.Inject(ec2test.Fault{Action: "RegisterTargets", Code: "AccessDenied", Message: "no", Status: 403})
 			}, false, cloud.Denied, "",
 		},

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// secretRights are what each role may do with Secrets, by bundle and role. docs/security.md
+// secretPermissions are what each role may do with Secrets, by bundle and role. docs/security.md
 // says why.
-func secretRights() map[string]map[string]string {
+func secretPermissions() map[string]map[string]string {
 	native := map[string]string{
 		"machine-controller-manager-control": "get,list,patch,watch",
 		"machine-controller-manager-tokens":  "create,delete,get",
@@ -46,7 +46,7 @@ func TestBundlesAreHardened(t *testing.T) {
 		t.Run(b.config, func(t *testing.T) {
 			t.Parallel()
 			all := objects(t, filepath.Join(out, b.label, "v0.1.7", b.file))
-			checkRights(t, b.config, rolesIn(t, all))
+			checkPermissions(t, b.config, rolesIn(t, all))
 			checkReader(t, b.config, all)
 			if strings.HasPrefix(b.config, "self-hosted/") || b.config == "simcloud" || b.config == monitoring {
 				return // permissions only, a cloud to try things with, and objects for Prometheus
@@ -114,9 +114,9 @@ func checkReader(t *testing.T, config string, all []*unstructured.Unstructured) 
 	}
 }
 
-// checkRights: no role has a wildcard, nor permissions to Secrets that were not decided, nor
+// checkPermissions: no role has a wildcard, nor permissions to Secrets that were not decided, nor
 // permissions by which it could get more.
-func checkRights(t *testing.T, config string, roles []role) {
+func checkPermissions(t *testing.T, config string, roles []role) {
 	t.Helper()
 	secrets := map[string]string{}
 	for _, r := range roles {
@@ -135,7 +135,7 @@ func checkRights(t *testing.T, config string, roles []role) {
 			secrets[r.name] = strings.Join(slices.Sorted(slices.Values(verbs)), ",")
 		}
 	}
-	want := secretRights()[config]
+	want := secretPermissions()[config]
 	if len(want)+len(secrets) > 0 && !maps.Equal(want, secrets) {
 		t.Errorf("permissions to Secrets (-want +got):\n%s", cmp.Diff(want, secrets))
 	}

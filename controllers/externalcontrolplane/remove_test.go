@@ -14,9 +14,9 @@ import (
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 )
 
-// TestDeletionWithoutRightsInTheNamespace: the deletion of a namespace takes the manager's
+// TestDeletionWithoutPermissionsInTheNamespace: the deletion of a namespace takes the manager's
 // permissions in it before the control plane is gone.
-func TestDeletionWithoutRightsInTheNamespace(t *testing.T) {
+func TestDeletionWithoutPermissionsInTheNamespace(t *testing.T) {
 	t.Parallel()
 	forbidden := func(o client.Object, namespace string) error {
 		switch o.(type) {

@@ -172,7 +172,7 @@ func TestLostAccount(t *testing.T) {
 	}
 }
 
-func TestRightsAreRestored(t *testing.T) {
+func TestPermissionsAreRestored(t *testing.T) {
 	t.Parallel()
 	w := newSelfHosted(t)
 	w.reconcile()
@@ -335,7 +335,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestDeletionThatLacksRightsSaysSo(t *testing.T) {
+func TestDeletionThatLacksPermissionsSaysSo(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(corev1.Resource("clusterrolebindings"), "x", nil)
 	cases := map[string]struct {

@@ -162,7 +162,7 @@ func TestUsersAreToldApart(t *testing.T) {
 	}
 }
 
-func TestRightsComeFromRBAC(t *testing.T) {
+func TestPermissionsComeFromRBAC(t *testing.T) {
 	t.Parallel()
 	c := cluster.ForTest(t, cluster.Options{})
 	config, err := c.ConfigFor("system:serviceaccount:default:nobody", "system:serviceaccounts")

@@ -78,7 +78,7 @@ func (s Server) NewNamespace(ctx context.Context, name string) (*Namespace, erro
 // permissions are the roles of the driver: that in the namespace, and that in the cluster.
 func permissions() ([]Object, error) {
 	var roles []Object
-	for text := range bytes.SplitSeq(rights, []byte("---\n")) {
+	for text := range bytes.SplitSeq(rolesYAML, []byte("---\n")) {
 		var role map[string]any
 		if err := yaml.Unmarshal(text, &role); err != nil {
 			return nil, err

@@ -19,10 +19,10 @@ import (
 //go:embed crds.yaml
 var CRDs []byte
 
-// rights are what the driver may do in its namespace, as the documentation says.
+// rolesYAML is what the driver may do in its namespace, as the documentation says.
 //
 //go:embed role.yaml
-var rights []byte
+var rolesYAML []byte
 
 // Server is an API server that has the CRDs, and its administrator.
 type Server struct {

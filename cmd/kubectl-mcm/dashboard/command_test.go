@@ -123,8 +123,8 @@ func TestFileWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestRights: ClusterRole kubectl-mcm-reader suffices, and no Secret is read.
-func TestRights(t *testing.T) {
+// TestPermissions: ClusterRole kubectl-mcm-reader suffices, and no Secret is read.
+func TestPermissions(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../config/rbac/reader_role.yaml")
 	if err != nil {

@@ -170,8 +170,8 @@ func forbidding(t *testing.T, refused func(client.ObjectList) bool, objects ...c
 	}).Build()
 }
 
-// TestFewerRights: what may not be read is left out and told; without anything it fails.
-func TestFewerRights(t *testing.T) {
+// TestFewerPermissions: what may not be read is left out and told; without anything it fails.
+func TestFewerPermissions(t *testing.T) {
 	t.Parallel()
 	nodes := forbidding(t, func(l client.ObjectList) bool { _, is := l.(*corev1.NodeList); return is }, fleet.Native()...)
 	out, err := run(t, nodes, "tree", "workers", "--all")

@@ -185,8 +185,8 @@ func TestWatchRefusals(t *testing.T) {
 	})
 }
 
-// TestWatchWithFewRights: what may not be watched is said once, and the rest is.
-func TestWatchWithFewRights(t *testing.T) {
+// TestWatchWithFewPermissions: what may not be watched is said once, and the rest is.
+func TestWatchWithFewPermissions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := fleet.API(t, fleet.Native()...).WithInterceptorFuncs(interceptor.Funcs{

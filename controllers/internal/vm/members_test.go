@@ -230,7 +230,7 @@ func TestJoinReportsFailures(t *testing.T) {
 		err    error
 		want   string // reason of the condition
 	}{
-		"Denied":  {"Rights are missing.", cloud.Errorf(cloud.Denied, "r", "No", "no"), machinev1.ReasonCredentialsRefused},
+		"Denied":  {"The account may not.", cloud.Errorf(cloud.Denied, "r", "No", "no"), machinev1.ReasonCredentialsRefused},
 		"Invalid": {"There is none.", cloud.Errorf(cloud.Invalid, "r", "No", "no"), machinev1.ReasonInvalidSpec},
 		"NotShown": {
 			"The cloud may show the VM later.", cloud.Errorf(cloud.NotFound, "r", "No", "no"),

@@ -45,26 +45,26 @@ func TestClusterctl(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	rules := map[string]func(*testing.T, release){
-		"ProviderRepositories":     providerRepositories,
-		"MetadataYAML":             metadataYAML,
-		"ComponentsTargetNs":       componentsTargetNamespace,
-		"ControllersAndNamespace":  controllersAndWatchingNamespace,
-		"ComponentsVariables":      componentsVariables,
-		"ComponentsLabels":         componentsLabels,
-		"ComponentsCRDs":           componentsCRDs,
-		"NothingOfTheNativeAPI":    nothingOfTheNativeAPI,
-		"NoExtensionConfig":        noExtensionConfig,
-		"RightsToFinalizers":       rightsToFinalizers,
-		"RightsOfWorkloadUsers":    rightsOfWorkloadUsers,
-		"TemplateNames":            templateNames,
-		"TemplatesTargetNs":        templatesTargetNamespace,
-		"TemplatesVariables":       templatesVariables,
-		"TemplatesAreComplete":     templatesAreComplete,
-		"TemplatesDecode":          templatesDecode,
-		"TemplatesOfWorkers":       templatesOfWorkers,
-		"TemplatesForAutoscaler":   templatesForAutoscaler,
-		"TemplatesForHealthChecks": templatesForHealthChecks,
-		"ClusterClasses":           clusterClasses,
+		"ProviderRepositories":       providerRepositories,
+		"MetadataYAML":               metadataYAML,
+		"ComponentsTargetNs":         componentsTargetNamespace,
+		"ControllersAndNamespace":    controllersAndWatchingNamespace,
+		"ComponentsVariables":        componentsVariables,
+		"ComponentsLabels":           componentsLabels,
+		"ComponentsCRDs":             componentsCRDs,
+		"NothingOfTheNativeAPI":      nothingOfTheNativeAPI,
+		"NoExtensionConfig":          noExtensionConfig,
+		"PermissionsToFinalizers":    permissionsToFinalizers,
+		"PermissionsOfWorkloadUsers": permissionsOfWorkloadUsers,
+		"TemplateNames":              templateNames,
+		"TemplatesTargetNs":          templatesTargetNamespace,
+		"TemplatesVariables":         templatesVariables,
+		"TemplatesAreComplete":       templatesAreComplete,
+		"TemplatesDecode":            templatesDecode,
+		"TemplatesOfWorkers":         templatesOfWorkers,
+		"TemplatesForAutoscaler":     templatesForAutoscaler,
+		"TemplatesForHealthChecks":   templatesForHealthChecks,
+		"ClusterClasses":             clusterClasses,
 	}
 	for name, check := range rules {
 		t.Run(name, func(t *testing.T) { check(t, r) })
@@ -328,7 +328,7 @@ func noExtensionConfig(t *testing.T, r release) {
 
 // Finalizers of owners that block deletion: an API server that enforces owner
 // permissions asks for the right to update them.
-func rightsToFinalizers(t *testing.T, r release) {
+func permissionsToFinalizers(t *testing.T, r release) {
 	t.Helper()
 	wanted := map[string][]string{
 		"bootstrap-capmcm": {"mcmconfigs/finalizers"}, "control-plane-capmcm": {"mcmexternalcontrolplanes/finalizers"},
@@ -357,7 +357,7 @@ func rightsToFinalizers(t *testing.T, r release) {
 
 // What core and this provider do in a workload cluster with a kubeconfig that is
 // made here: drain, volumes, Nodes.
-func rightsOfWorkloadUsers(t *testing.T, r release) {
+func permissionsOfWorkloadUsers(t *testing.T, r release) {
 	t.Helper()
 	wanted := map[string][]string{
 		"nodes": {"get", "list", "watch", "patch", "update", "delete"}, "pods": {"get", "list", "watch"},

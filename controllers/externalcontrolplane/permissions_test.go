@@ -24,9 +24,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
-// TestRights has a real API server say that the opt-in roles are needed and enough to make
+// TestPermissions has a real API server say that the opt-in roles are needed and enough to make
 // the identity of a self-hosted Cluster, and what that identity may do.
-func TestRights(t *testing.T) {
+func TestPermissions(t *testing.T) {
 	t.Parallel()
 	server := cluster.ForTest(t, cluster.Options{})
 	root, err := cluster.Root()
