@@ -126,12 +126,14 @@ func (s *scope) resizeInPlace(ctx context.Context, undergoing int) error {
 
 // removeUpdateResults removes the label from machines that have moved, once their
 // set has observed the replicas for them: until then the label prevents it from
-// deleting one of them as surplus. countMoved has given the set these replicas; one that has
-// fewer all the same was scaled in, and the label must not keep its surplus. In an old set the
-// label also tells that the update is one to that set, until the node does not show it any more.
+// deleting one of them as surplus. countMoved has given the set these replicas, which may not have
+// been written. A set that has fewer all the same was scaled in, and the label must not keep its
+// surplus. In an old set the label also tells that the update is one to that set, until the node
+// does not show it any more.
 func (s *scope) removeUpdateResults(ctx context.Context) error {
 	for _, o := range s.sets {
-		if o.observed.Status.ObservedGeneration < o.observed.Generation {
+		written := o.observed.Spec.Replicas == o.desired.Spec.Replicas
+		if !written || o.observed.Status.ObservedGeneration < o.observed.Generation {
 			continue
 		}
 		for _, m := range o.moved() {

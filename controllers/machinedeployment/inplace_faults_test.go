@@ -1,14 +1,18 @@
 package machinedeployment
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // newInPlaceEnv returns an env with a pool that is complete, and three classes for it.
@@ -167,8 +171,38 @@ func TestInPlaceBackBesideMove(t *testing.T) {
 	}
 }
 
-// TestInPlaceRandom plays pools that are updated in place, scaled, and changed again while machines are lost
-// and the other controllers lag behind. env.create fails when a machine exceeds the surge.
+// TestInPlaceReplicasRefused: a machine has moved, and the API server refuses the replica for it. The label stays:
+// without it the set would delete a machine as surplus.
+func TestInPlaceReplicasRefused(t *testing.T) {
+	t.Parallel()
+	env := newInPlaceEnv(t, 2, machinev1.OrchestrationTypeAuto, 0, 1)
+	env.changeSpec(class("v2"))
+	for range 3 { // selected, updated, moved
+		env.pass()
+		env.playMachines()
+	}
+	env.Fault = refuseSets
+	for range 3 {
+		_, _ = env.try() // a conflict is an answer
+		env.playSets()
+	}
+	if len(env.live()) != 2 || env.set("v2").Spec.Replicas != 0 {
+		t.Error(env.describe())
+	}
+	env.Fault = nil
+	env.run()
+}
+
+// refuseSets refuses each change of a MachineSet, as another one that came before.
+func refuseSets(r harness.Request) error {
+	if r.Verb != "patch" || r.Kind != machinev1.MachineSetKind {
+		return nil
+	}
+	return apierrors.NewConflict(schema.GroupResource{Resource: "machinesets"}, r.Name, errors.New("stale"))
+}
+
+// TestInPlaceRandom plays pools that are updated in place, scaled, and changed again while machines are lost,
+// changes of sets are refused, and the other controllers lag behind. env.create fails when a machine exceeds the surge.
 func TestInPlaceRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -186,7 +220,14 @@ func playInPlace(t *testing.T, r *rand.Rand) {
 	lossy, scaling, disturbed := r.IntN(2) == 0, r.IntN(2) == 0, false
 	env.changeSpec(class("v2"))
 	for range 25 {
+		env.Fault = func(q harness.Request) error {
+			if r.IntN(4) > 0 {
+				return nil
+			}
+			return refuseSets(q)
+		}
 		_, _ = env.try() // a conflict is an answer
+		env.Fault = nil
 		for _, set := range env.sets() {
 			if r.IntN(4) > 0 {
 				env.playSetAvailable(&set, disturbed)
