@@ -244,6 +244,9 @@ func (s *scope) transferMachines(ctx context.Context) error {
 		return err
 	}
 	for _, o := range s.oldSets() {
+		if _, disabled := o.observed.Labels[machinev1.ScaleUpDisabledLabel]; !disabled && o.observed.Spec.Replicas > 0 {
+			continue // it would replace a machine that moves
+		}
 		for _, m := range o.live() {
 			ready, err := s.transferable(ctx, m)
 			if err != nil {
