@@ -8,16 +8,16 @@ import (
 
 // InPlaceReplicas is how many machines the set with the current template may be
 // asked to have during an update in place, and whether machines that are
-// updated may move to it. undergoing is how many machines of old sets are being updated, and
-// will move.
+// updated may move to it. undergoing is how many machines of old sets are being updated:
+// they will move, and leave no room for new ones.
 //
 // It never grows for a machine that could be updated instead: only by what the
 // old sets lack, and to all replicas once they have none. It gets the surge when it
 // is created, i.e. creating is true, and while no machine may be taken out for its
 // update without surge: after a rollback to a set that exists, or when an old
 // machine was lost. A set that is too large shrinks as far as availability allows,
-// and loses the replicas of machines that it has yet to create where there are too many in all:
-// after a rollback these have moved to another set.
+// and gives back the replicas for which it has no machines while more are asked for in all
+// than replicas and surge: after a rollback these machines are in another set.
 func InPlaceReplicas(b Bounds, newSet Set, old []Set, undergoing int, creating bool) (size int, transfer bool) {
 	kept := sum(old, expected)
 	excess := min(kept+newSet.Spec-b.Allowed(), newSet.Spec-newSet.Live)
