@@ -58,37 +58,48 @@ func (s *scope) disableOldScaleUp() {
 func (s *scope) undergoing(ctx context.Context) (int, error) {
 	n := 0
 	for _, o := range s.oldSets() {
-		for _, m := range o.live() {
-			node, err := s.node(ctx, m)
-			if err != nil {
-				return 0, err
-			}
-			if node != nil && selectedForUpdate(node) {
-				n++
-			}
+		selected, _, err := s.splitSelected(ctx, o)
+		if err != nil {
+			return 0, err
 		}
+		n += len(selected)
 	}
 	return n, nil
 }
 
-// countMoved adjusts replicas to where the machines are: a set gets replicas for
-// machines that moved to it, which after a rollback may be an old one, and old sets
-// lose those for machines that are gone and that they cannot replace.
-func (s *scope) countMoved() {
+// splitSelected returns the live machines of a set whose nodes are selected for their update, and the others.
+func (s *scope) splitSelected(ctx context.Context, o *ownedSet) (selected, others []*machinev1.Machine, err error) {
+	for _, m := range o.live() {
+		node, err := s.node(ctx, m)
+		if err != nil {
+			return nil, nil, err
+		}
+		if node != nil && selectedForUpdate(node) {
+			selected = append(selected, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	return selected, others, nil
+}
+
+// inPlaceViews returns setViews, where machines whose nodes are selected for their update are not
+// available: they are about to leave service. After a rollback the new set may have some, too.
+func (s *scope) inPlaceViews(ctx context.Context) (newSet rollout.Set, old []rollout.Set, err error) {
 	for _, o := range s.sets {
-		asked := int(o.desired.Spec.Replicas)
-		if n := min(len(o.moved()), len(o.live())-asked); n > 0 {
-			s.resize(o, asked+n)
+		selected, _, err := s.splitSelected(ctx, o)
+		if err != nil {
+			return newSet, nil, err
+		}
+		leaving := len(slices.DeleteFunc(selected, func(m *machinev1.Machine) bool { return !rollout.IsAvailable(m) }))
+		view := o.view().WithUnavailable(leaving)
+		if o == s.newSet {
+			newSet = view
+		} else {
+			old = append(old, view)
 		}
 	}
-	for _, o := range s.oldSets() {
-		terminating := len(o.machines) - len(o.live())
-		// Machines that the set has just created may not be in the cache yet.
-		actual := max(len(o.live()), int(o.observed.Status.Replicas)-terminating)
-		if o.observed.Status.ObservedGeneration >= o.observed.Generation && actual < int(o.desired.Spec.Replicas) {
-			s.resize(o, actual)
-		}
-	}
+	return newSet, old, nil
 }
 
 // moved returns the live machines that have moved to the set.
@@ -100,28 +111,6 @@ func (o *ownedSet) moved() []*machinev1.Machine {
 func hasMoved(m *machinev1.Machine) bool {
 	_, ok := m.Labels[machinev1.UpdateResultLabel]
 	return ok
-}
-
-// resizeInPlace scales the new set, or moves machines to it. Once it is asked for all replicas, old
-// sets shrink as far as availability allows.
-func (s *scope) resizeInPlace(ctx context.Context, undergoing int) error {
-	newSet, old := s.setViews()
-	size, transfer := rollout.InPlaceReplicas(s.bounds, *newSet, old, undergoing, false)
-	if size != newSet.Spec {
-		s.resize(s.newSet, size)
-	}
-	if transfer {
-		if err := s.transferMachines(ctx); err != nil {
-			return err
-		}
-	}
-	keep := rollout.InPlaceKeep(s.bounds, *newSet, old)
-	for i, o := range s.oldSets() {
-		if keep[i] != old[i].Spec {
-			s.resize(o, keep[i])
-		}
-	}
-	return nil
 }
 
 // removeUpdateResults removes the label from machines that have moved, once their
@@ -164,13 +153,8 @@ func (s *scope) selectNodes(ctx context.Context) error {
 	if err != nil || len(next) == 0 {
 		return err
 	}
-	// What the last reconcile selected may not be in the cache yet.
-	live := &corev1.NodeList{}
-	if err := s.Target.Live.List(ctx, live, client.HasLabels{machinev1.SelectedForUpdateLabel}); err != nil {
-		return fmt.Errorf("list selected nodes: %w", err)
-	}
-	for i := range live.Items {
-		s.nodes[live.Items[i].Name] = &live.Items[i]
+	if err := s.readSelectedNodes(ctx); err != nil {
+		return err
 	}
 	if next, err = s.nextNodes(ctx); err != nil {
 		return err
@@ -181,6 +165,22 @@ func (s *scope) selectNodes(ctx context.Context) error {
 		if err := s.patchNode(ctx, node, shaped); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// readSelectedNodes reads the nodes that are selected for their update from the API server. What the
+// last reconcile selected may not be in the cache yet.
+func (s *scope) readSelectedNodes(ctx context.Context) error {
+	if s.Target == nil {
+		return nil
+	}
+	live := &corev1.NodeList{}
+	if err := s.Target.Live.List(ctx, live, client.HasLabels{machinev1.SelectedForUpdateLabel}); err != nil {
+		return fmt.Errorf("list selected nodes: %w", err)
+	}
+	for i := range live.Items {
+		s.nodes[live.Items[i].Name] = &live.Items[i]
 	}
 	return nil
 }
@@ -198,7 +198,10 @@ func (s *scope) nextNodes(ctx context.Context) ([]*corev1.Node, error) {
 // set first, available ones before others, older before younger, and the input of
 // the rollout arithmetic.
 func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.InPlace, error) {
-	newSet, _ := s.setViews()
+	newSet, _, err := s.inPlaceViews(ctx)
+	if err != nil {
+		return nil, rollout.InPlace{}, err
+	}
 	state := rollout.InPlace{
 		Asked:        newSet.Spec,
 		New:          newSet.Spec,
@@ -208,14 +211,15 @@ func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.I
 	var nodes []*corev1.Node
 	for _, o := range s.oldSets() {
 		state.Asked += int(o.desired.Spec.Replicas)
-		for _, m := range rollout.InUpdateOrder(o.live()) {
+		selected, others, err := s.splitSelected(ctx, o)
+		if err != nil {
+			return nil, state, err
+		}
+		state.Undergoing += len(selected)
+		for _, m := range rollout.InUpdateOrder(others) {
 			node, err := s.node(ctx, m)
 			if err != nil {
 				return nil, state, err
-			}
-			if node != nil && selectedForUpdate(node) {
-				state.Undergoing++
-				continue
 			}
 			if rollout.IsAvailable(m) {
 				state.Available++

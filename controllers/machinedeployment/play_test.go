@@ -100,8 +100,8 @@ func (env *env) reportSet(set *machinev1.MachineSet) {
 // create makes a machine, of which there must never be too many.
 func (env *env) create(set *machinev1.MachineSet) {
 	env.Helper()
-	if d := env.deployment(); d != nil {
-		if b, err := rollout.BoundsOf(d); err == nil && len(env.live()) >= b.Allowed() {
+	if env.deployment() != nil {
+		if b := env.bounds(); len(env.live()) >= max(b.Allowed(), env.admitted) {
 			env.Fatalf("one more machine beside %d, wanted %d + %d\n%s", len(env.live()), b.Replicas, b.Surge, env.describe())
 		}
 	}
@@ -117,6 +117,16 @@ func (env *env) create(set *machinev1.MachineSet) {
 		Spec: set.Spec.Template.Spec,
 	}
 	env.Create(m)
+}
+
+// bounds returns the bounds of the deployment.
+func (env *env) bounds() rollout.Bounds {
+	env.Helper()
+	bounds, err := rollout.BoundsOf(env.deployment())
+	if err != nil {
+		env.Fatal(err)
+	}
+	return bounds
 }
 
 func (env *env) terminate(m *machinev1.Machine) {

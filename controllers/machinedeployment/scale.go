@@ -2,6 +2,7 @@ package machinedeployment
 
 import (
 	"context"
+	"slices"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -43,4 +44,82 @@ func (s *scope) distribute() {
 			s.resize(s.sets[i], size)
 		}
 	}
+}
+
+// countMoved adjusts replicas to where the machines are: a set gets replicas for
+// machines that moved to it, which after a rollback may be an old one, and old sets
+// lose those for machines that are gone and that they cannot replace.
+func (s *scope) countMoved() {
+	for _, o := range s.sets {
+		asked := int(o.desired.Spec.Replicas)
+		if n := min(len(o.moved()), len(o.live())-asked); n > 0 {
+			s.resize(o, asked+n)
+		}
+	}
+	for _, o := range s.oldSets() {
+		terminating := len(o.machines) - len(o.live())
+		// Machines that the set has just created may not be in the cache yet.
+		actual := max(len(o.live()), int(o.observed.Status.Replicas)-terminating)
+		if o.observed.Status.ObservedGeneration >= o.observed.Generation && actual < int(o.desired.Spec.Replicas) {
+			s.resize(o, actual)
+		}
+	}
+}
+
+// oldSetsSettled reports whether each old set has observed the replicas that it is to have. Until
+// then it may create machines that it was asked for before.
+func (s *scope) oldSetsSettled() bool {
+	return !slices.ContainsFunc(s.oldSets(), func(o *ownedSet) bool {
+		return o.desired.Spec.Replicas < o.observed.Spec.Replicas ||
+			o.observed.Status.ObservedGeneration < o.observed.Generation
+	})
+}
+
+// resizeInPlace scales the new set, or moves machines to it. Once it is asked for all replicas, old
+// sets shrink as far as availability allows.
+func (s *scope) resizeInPlace(ctx context.Context, undergoing int) error {
+	newSet, old := s.setViews()
+	size, transfer := rollout.InPlaceReplicas(s.bounds, *newSet, old, undergoing, false)
+	if size < newSet.Spec || size > newSet.Spec && s.oldSetsSettled() {
+		s.resize(s.newSet, size)
+	}
+	if transfer {
+		if err := s.transferMachines(ctx); err != nil {
+			return err
+		}
+	}
+	return s.shrinkOldSets(ctx)
+}
+
+// shrinkOldSets gives old sets the replicas that they keep beside the new set.
+func (s *scope) shrinkOldSets(ctx context.Context) error {
+	if _, shrinks, err := s.inPlaceKeep(ctx); err != nil || !shrinks {
+		return err
+	}
+	if err := s.readSelectedNodes(ctx); err != nil {
+		return err
+	}
+	keep, _, err := s.inPlaceKeep(ctx)
+	if err != nil {
+		return err
+	}
+	for i, o := range s.oldSets() {
+		if keep[i] < int(o.desired.Spec.Replicas) {
+			s.resize(o, keep[i])
+		}
+	}
+	return nil
+}
+
+// inPlaceKeep returns how many machines each old set keeps, and reports whether one of them shrinks.
+func (s *scope) inPlaceKeep(ctx context.Context) (keep []int, shrinks bool, err error) {
+	newSet, old, err := s.inPlaceViews(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	keep = rollout.InPlaceKeep(s.bounds, newSet, old)
+	for i := range old {
+		shrinks = shrinks || keep[i] < old[i].Spec
+	}
+	return keep, shrinks, nil
 }

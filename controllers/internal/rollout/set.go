@@ -38,6 +38,15 @@ type Set struct {
 // Active reports whether s is asked to have machines.
 func (s Set) Active() bool { return s.Spec > 0 }
 
+// WithUnavailable returns s with n of its available machines counted as unavailable. They go no
+// earlier than those that stay available.
+func (s Set) WithUnavailable(n int) Set {
+	n = min(n, s.Available)
+	s.Available -= n
+	s.ProtectedUnavailable += n
+	return s
+}
+
 // sum adds up what of returns for each set.
 func sum(sets []Set, of func(Set) int) int {
 	total := 0
