@@ -45,6 +45,6 @@ func clouds() dashboard {
 			graph("Of these, removed", "In an hour, of all providers", count,
 				line{"sum by (provider, kind) (increase(mcm_safety_orphans_removed_total[1h]))", "{{provider}} {{kind}}"}),
 			graph("Looks that were not completed", "In an hour, of all providers", count,
-				line{"sum by (provider) (increase(mcm_safety_orphan_looks_failed_total[1h]))", "{{provider}}"}),
+				line{"sum by (provider) (increase(mcm_safety_orphan_scans_failed_total[1h]))", "{{provider}}"}),
 		})
 }

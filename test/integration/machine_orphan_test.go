@@ -54,7 +54,7 @@ func orphanGoesAndFailingClassStopsNobody(s *env) {
 	s.class()
 	m := s.single("has-vm")
 	s.phase(m, machinev1.MachineRunning)
-	s.told("OrphanLookFailed", "a-failing-class")
+	s.told("OrphanScanFailed", "a-failing-class")
 
 	ours, mcms, second := s.orphan("lost", "nobody's"), s.orphan("lost-by-mcm", ""), s.orphan(m.Name,
 		m.Annotations[machinev1.OwnerIDAnnotation])

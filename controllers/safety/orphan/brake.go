@@ -36,45 +36,45 @@ func limitOf(vms int) int { return max(fewOrphans, vms/orphansShare) }
 // brake returns what may be removed of what was found. Where more VMs are orphans than can
 // be expected, that is only what a person has approved, until each of them is decided
 // about, and the rest is reported.
-func (c *Controller) brake(ctx context.Context, l *look, found []finding) ([]finding, error) {
-	h := l.undecided(found)
-	recent := l.group.removalsSince(l.rules.now.Add(-removalsAge), found)
-	if h.Count == 0 || !l.decided.held && h.Count+recent <= h.Limit {
-		return found, c.publishHeld(ctx, l.group, l.resolved, nil)
+func (c *Controller) brake(ctx context.Context, o *observation, found []finding) ([]finding, error) {
+	h := o.undecided(found)
+	recent := o.group.removalsSince(o.rules.now.Add(-removalsAge), found)
+	if h.Count == 0 || !o.decided.held && h.Count+recent <= h.Limit {
+		return found, c.publishHeld(ctx, o.group, o.resolved, nil)
 	}
-	if err := c.publishHeld(ctx, l.group, l.resolved, h); err != nil {
+	if err := c.publishHeld(ctx, o.group, o.resolved, h); err != nil {
 		return nil, err
 	}
-	return l.approvedOf(found), nil
+	return o.approvedOf(found), nil
 }
 
 // approvedOf returns what was found without the orphans that no person has approved. Parts
 // are approved with a VM of their owner.
-func (l *look) approvedOf(found []finding) []finding {
+func (o *observation) approvedOf(found []finding) []finding {
 	owners := map[string]bool{}
 	for _, f := range found {
-		if r := f.candidate.resource; l.decided.approved[r.ID] && r.OwnerID != "" {
+		if r := f.candidate.resource; o.decided.approved[r.ID] && r.OwnerID != "" {
 			owners[r.OwnerID] = true
 		}
 	}
 	return slices.DeleteFunc(found, func(f finding) bool {
 		r := f.candidate.resource
 		part := r.Kind != cloud.KindVM && owners[r.OwnerID]
-		return removable(f) && !l.decided.approved[r.ID] && !part
+		return removable(f) && !o.decided.approved[r.ID] && !part
 	})
 }
 
 // undecided returns the orphan VMs that no person has decided about. It is pure.
-func (l *look) undecided(found []finding) *machinev1.HeldOrphans {
+func (o *observation) undecided(found []finding) *machinev1.HeldOrphans {
 	h := &machinev1.HeldOrphans{}
-	for _, r := range l.resources {
+	for _, r := range o.resources {
 		if r.Kind == cloud.KindVM && !isDeleting(r) {
 			h.VMs++
 		}
 	}
 	for _, f := range found {
 		r := f.candidate.resource
-		if r.Kind == cloud.KindVM && f.verdict.action != report && !l.decided.approved[r.ID] {
+		if r.Kind == cloud.KindVM && f.verdict.action != report && !o.decided.approved[r.ID] {
 			h.Orphans = append(h.Orphans, orphanOf(f))
 		}
 	}
@@ -126,14 +126,14 @@ func (g *group) removalsSince(then time.Time, found []finding) int {
 
 // publishReported writes the orphans that stay because the collector only reports them, so
 // that a person can have their machines recovered.
-func (c *Controller) publishReported(ctx context.Context, l *look, found []finding) error {
-	h := l.undecided(found)
+func (c *Controller) publishReported(ctx context.Context, o *observation, found []finding) error {
+	h := o.undecided(found)
 	h.ReportOnly = true
 	if h.Count == 0 {
 		h = nil
 	}
-	l.group.held = 0
-	return c.writeHeld(ctx, l.group, h)
+	o.group.held = 0
+	return c.writeHeld(ctx, o.group, h)
 }
 
 // publishHeld writes the held orphans to the first class of the group; nil are none.

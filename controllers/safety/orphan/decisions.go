@@ -82,17 +82,17 @@ func listedInReportOnly(text string) bool {
 
 // spreadKept writes the IDs of kept VMs that exist to every class of the group, so that
 // they outlive the class that a person wrote them to.
-func (c *Controller) spreadKept(ctx context.Context, l *look) error {
+func (c *Controller) spreadKept(ctx context.Context, o *observation) error {
 	var ids []string
-	for _, r := range l.resources {
-		if r.Kind == cloud.KindVM && l.decided.kept[r.ID] {
+	for _, r := range o.resources {
+		if r.Kind == cloud.KindVM && o.decided.kept[r.ID] {
 			ids = append(ids, r.ID)
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	for _, key := range c.memory.classesOf(l.group) {
+	for _, key := range c.memory.classesOf(o.group) {
 		object := &machinev1.MachineClass{}
 		if err := c.Client.Get(ctx, key, object); err != nil {
 			if client.IgnoreNotFound(err) == nil {

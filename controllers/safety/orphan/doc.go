@@ -48,6 +48,6 @@ const (
 	eventFound        = "OrphanFound"
 	eventRemoved      = "OrphanRemoved"
 	eventRemoveFailed = "OrphanRemovalFailed"
-	eventScanFailed   = "OrphanLookFailed"
+	eventScanFailed   = "OrphanScanFailed"
 	eventHeld         = "OrphansHeld"
 )

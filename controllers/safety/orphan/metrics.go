@@ -27,7 +27,7 @@ func newMetrics() *metrics {
 			"kind"),
 		removed: counter("orphans_removed_total",
 			"Resources in the cloud that were removed because they have no owner.", "provider", "kind"),
-		failed: counter("orphan_looks_failed_total", "Scans for orphans that failed.", "provider"),
+		failed: counter("orphan_scans_failed_total", "Scans for orphans that failed.", "provider"),
 		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "mcm", Subsystem: "safety", Name: "orphans_held",
 			Help: "VMs without a machine that are not removed until a person decides, because they are many.",

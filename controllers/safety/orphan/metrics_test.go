@@ -17,9 +17,9 @@ func TestSeriesAreThereBeforeTheFirstOrphan(t *testing.T) {
 		}
 	}
 	want := `
-# HELP mcm_safety_orphan_looks_failed_total Scans for orphans that failed.
-# TYPE mcm_safety_orphan_looks_failed_total counter
-mcm_safety_orphan_looks_failed_total{provider="AWS"} 0
+# HELP mcm_safety_orphan_scans_failed_total Scans for orphans that failed.
+# TYPE mcm_safety_orphan_scans_failed_total counter
+mcm_safety_orphan_scans_failed_total{provider="AWS"} 0
 # HELP mcm_safety_orphans_seen_total Resources in the cloud that were found without an owner.
 # TYPE mcm_safety_orphans_seen_total counter
 mcm_safety_orphans_seen_total{kind="address",provider="AWS"} 0
@@ -29,7 +29,7 @@ mcm_safety_orphans_seen_total{kind="key",provider="AWS"} 0
 mcm_safety_orphans_seen_total{kind="vm",provider="AWS"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mcm_safety_orphans_seen_total",
-		"mcm_safety_orphan_looks_failed_total"); err != nil {
+		"mcm_safety_orphan_scans_failed_total"); err != nil {
 		t.Errorf("an increase is measured between two samples, so the first orphan needs a sample before it\n%v", err)
 	}
 	if n, err := testutil.GatherAndCount(registry, "mcm_safety_orphans_removed_total"); n != 5 || err != nil {

@@ -21,8 +21,8 @@ type finding struct {
 	verdict   verdict
 }
 
-// look is what one scan reads before it judges.
-type look struct {
+// observation is what one scan reads before it judges.
+type observation struct {
 	group     *group
 	account   cloud.Account
 	resolved  class.Resolved
@@ -35,72 +35,72 @@ type look struct {
 // returns when the next scan is due. It judges everything before it removes anything,
 // and removes nothing after an incomplete listing.
 func (c *Controller) scan(ctx context.Context, g *group, resolved class.Resolved, began time.Time) (time.Time, error) {
-	l, err := c.look(ctx, g, resolved, began)
+	o, err := c.observe(ctx, g, resolved, began)
 	if err != nil {
 		return time.Time{}, err
 	}
-	found, err := c.judge(ctx, c.APIs, l.rules, g, l.resources)
+	found, err := c.judge(ctx, c.APIs, o.rules, g, o.resources)
 	if err != nil {
 		return time.Time{}, err
 	}
-	next := c.remember(ctx, g, resolved, l.rules, found)
-	if err := c.spreadKept(ctx, l); err != nil {
+	next := c.remember(ctx, g, resolved, o.rules, found)
+	if err := c.spreadKept(ctx, o); err != nil {
 		return time.Time{}, err
 	}
-	if !slices.ContainsFunc(found, removable) && len(g.pending) == 0 && !l.decided.listed {
+	if !slices.ContainsFunc(found, removable) && len(g.pending) == 0 && !o.decided.listed {
 		return next, nil
 	}
-	again, err := c.collect(ctx, l)
+	again, err := c.collect(ctx, o)
 	if again > 0 {
 		next = earlier(next, c.Clock.Now().Add(again))
 	}
 	return next, err
 }
 
-// look reads the account and what persons have decided.
-func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved, began time.Time) (*look, error) {
-	l := &look{group: g, resolved: resolved, rules: c.rules(resolved, began)}
+// observe reads the account and what persons have decided.
+func (c *Controller) observe(ctx context.Context, g *group, resolved class.Resolved, began time.Time) (*observation, error) {
+	o := &observation{group: g, resolved: resolved, rules: c.rules(resolved, began)}
 	var err error
-	if l.account, err = resolved.Account(ctx); err != nil {
+	if o.account, err = resolved.Account(ctx); err != nil {
 		return nil, err
 	}
-	if l.resources, err = list(c.listing(ctx, g, began), l.account, resolved.Class); err != nil {
+	if o.resources, err = list(c.listing(ctx, g, began), o.account, resolved.Class); err != nil {
 		return nil, err
 	}
-	return l, c.readDecisions(ctx, l, c.cachedClasses)
+	return o, c.readDecisions(ctx, o, c.cachedClasses)
 }
 
 // readDecisions reads what persons have decided.
-func (c *Controller) readDecisions(ctx context.Context, l *look, classes listClasses) error {
+func (c *Controller) readDecisions(ctx context.Context, o *observation, classes listClasses) error {
 	var err error
-	l.decided, err = c.decisionsOf(ctx, l.group, classes)
-	l.rules.kept = l.decided.kept
+	o.decided, err = c.decisionsOf(ctx, o.group, classes)
+	o.rules.kept = o.decided.kept
 	return err
 }
 
 // collect judges again, by what the API server shows now, and removes orphans. It returns
 // after how long to continue; 0 if all removals are complete.
-func (c *Controller) collect(ctx context.Context, l *look) (time.Duration, error) {
+func (c *Controller) collect(ctx context.Context, o *observation) (time.Duration, error) {
 	apis, err := readLive(ctx, c.APIs)
 	if err != nil {
 		return 0, err
 	}
-	if err := c.readDecisions(ctx, l, c.liveClasses); err != nil {
+	if err := c.readDecisions(ctx, o, c.liveClasses); err != nil {
 		return 0, err
 	}
-	found, err := c.judge(ctx, apis, l.rules, l.group, l.resources)
+	found, err := c.judge(ctx, apis, o.rules, o.group, o.resources)
 	if err != nil {
 		return 0, err
 	}
-	if c.reportsOnly(l.group) {
-		err = c.publishReported(ctx, l, found)
+	if c.reportsOnly(o.group) {
+		err = c.publishReported(ctx, o, found)
 	} else {
-		found, err = c.brake(ctx, l, found)
+		found, err = c.brake(ctx, o, found)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return c.removeOrphans(ctx, apis, l.group, scope{l.account, l.resolved, l.decided, found})
+	return c.removeOrphans(ctx, apis, o.group, scope{o.account, o.resolved, o.decided, found})
 }
 
 // listing returns the context of a listing. Where the scan may remove resources, the
