@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,9 +20,6 @@ type Recorder struct {
 	requestDuration  *prometheus.HistogramVec // by provider and service
 	durations        *prometheus.HistogramVec // by provider and operation
 	failures         *prometheus.CounterVec   // by provider, operation and error code
-
-	mu    sync.Mutex
-	wires map[string]bool // providers whose requests are counted on the wire
 }
 
 // NewRecorder returns a Recorder whose metrics are registered on r. It panics
@@ -51,14 +46,12 @@ func NewRecorder(r prometheus.Registerer) *Recorder {
 			"provider", "operation"),
 		failures: counter("driver_requests_failed_total", "Calls of a driver that failed.", "provider", "operation",
 			"error_code"),
-		wires: map[string]bool{},
 	}
 	r.MustRegister(m.requests, m.failed, m.requestDuration, m.durations, m.failures)
 	return m
 }
 
-// Middleware measures the calls of accounts. Where no Transport counts the
-// requests of a provider, a call counts as one request to the service "driver".
+// Middleware measures the calls of accounts. Each counts as one request to the service "driver".
 func (m *Recorder) Middleware(clock Clock) cloud.Middleware {
 	clock = clock.withDefaults()
 	return func(info cloud.AccountInfo, next cloud.Account) cloud.Account {
@@ -66,55 +59,15 @@ func (m *Recorder) Middleware(clock Clock) cloud.Middleware {
 	}
 }
 
-// Transport measures the requests that a driver's client sends through next as
-// requests to that service of the provider.
-func (m *Recorder) Transport(provider, service string, next http.RoundTripper) http.RoundTripper {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	provider = strings.ToLower(provider)
-	m.wires[provider] = true
-	return wire{next, m, provider, service}
-}
-
-type wire struct {
-	next              http.RoundTripper
-	m                 *Recorder
-	provider, service string
-}
-
-// RoundTrip counts r as failed when there is no answer or one of 400 and above.
-func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	start := time.Now()
-	resp, err := w.next.RoundTrip(r)
-	w.m.request(w.provider, w.service, time.Since(start), err != nil || resp.StatusCode >= http.StatusBadRequest)
-	return resp, err
-}
-
-// CloseIdleConnections passes the wish of a client on.
-func (w wire) CloseIdleConnections() {
-	if c, ok := w.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}
-
-// request takes note of one request.
-func (m *Recorder) request(provider, service string, took time.Duration, failed bool) {
-	m.requests.WithLabelValues(provider, service).Inc()
-	if failed {
-		m.failed.WithLabelValues(provider, service).Inc()
-		return
-	}
-	m.requestDuration.WithLabelValues(provider, service).Observe(took.Seconds())
-}
-
 // call takes note of one call of a driver. Not finding a VM is no failure of
 // the request; it is one of the call, as in MCM.
 func (m *Recorder) call(provider, operation string, took time.Duration, err error) {
-	m.mu.Lock()
-	wired := m.wires[provider]
-	m.mu.Unlock()
-	if !wired {
-		m.request(provider, "driver", took, err != nil && cloud.CodeOf(err) != cloud.NotFound)
+	const service = "driver"
+	m.requests.WithLabelValues(provider, service).Inc()
+	if err != nil && cloud.CodeOf(err) != cloud.NotFound {
+		m.failed.WithLabelValues(provider, service).Inc()
+	} else {
+		m.requestDuration.WithLabelValues(provider, service).Observe(took.Seconds())
 	}
 	if err != nil {
 		m.failures.WithLabelValues(provider, operation, errorCode(cloud.CodeOf(err))).Inc()

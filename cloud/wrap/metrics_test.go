@@ -3,7 +3,6 @@ package wrap_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -77,39 +76,5 @@ func TestMetrics(t *testing.T) {
 		if got := metric(t, reg, words[0], words[1:]...); got != n {
 			t.Errorf("%s: got %v, want %v", key, got, n)
 		}
-	}
-}
-
-type answers struct{ status int }
-
-func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
-	if a.status == 0 {
-		return nil, errors.New("no answer")
-	}
-	return &http.Response{StatusCode: a.status, Request: r, Body: http.NoBody}, nil
-}
-
-func TestTransportCountsInsteadOfCalls(t *testing.T) {
-	t.Parallel()
-	reg := prometheus.NewRegistry()
-	rec := wrap.NewRecorder(reg)
-	a := rec.Middleware(wrap.Clock{})(info(), &account{})
-	for _, status := range []int{200, 500, 0} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud.example", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := rec.Transport("fake", "ec2", answers{status}).RoundTrip(r)
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-	}
-	_, _ = a.Get(t.Context(), cloud.Ref{})
-	if all, wire := metric(t, reg, "mcm_cloud_api_requests_total"), metric(t, reg, "mcm_cloud_api_requests_total",
-		"service=ec2"); all != 3 || wire != 3 {
-		t.Errorf("requests: %v, of them to ec2 %v, want 3 and 3: a call is not counted beside its requests", all, wire)
-	}
-	if failed := metric(t, reg, "mcm_cloud_api_requests_failed_total", "service=ec2"); failed != 2 {
-		t.Errorf("failed requests: %v, want 2", failed)
 	}
 }
