@@ -194,12 +194,8 @@ func madeFor(o metav1.Object, p Pool) bool {
 
 func (x *owners) cluster(s *PoolState) {
 	s.Cluster.Cluster = objects.Find(x.Clusters, s.Cluster.Name)
-	s.Cluster.Infra = objects.Find(x.MCMClusters, s.Cluster.Name)
 	s.Cluster.ControlPlane = objects.Find(x.ControlPlanes, s.Cluster.Name)
 	if o := s.Cluster.Cluster; o != nil {
-		if s.Cluster.Infra = nil; o.Spec.InfrastructureRef.Kind == "MCMCluster" {
-			s.Cluster.Infra = objects.Find(x.MCMClusters, o.Spec.InfrastructureRef.Name)
-		}
 		if s.Cluster.ControlPlane = nil; o.Spec.ControlPlaneRef.Kind == "MCMExternalControlPlane" {
 			s.Cluster.ControlPlane = objects.Find(x.ControlPlanes, o.Spec.ControlPlaneRef.Name)
 		}

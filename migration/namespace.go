@@ -34,7 +34,6 @@ type Namespace struct {
 	Classes     map[string]*machinev1.MachineClass
 
 	Clusters           []clusterv1.Cluster
-	MCMClusters        []infrav1.MCMCluster
 	ControlPlanes      []controlplanev1.MCMExternalControlPlane
 	ClusterDeployments []clusterv1.MachineDeployment
 	ClusterSets        []clusterv1.MachineSet
@@ -82,7 +81,6 @@ func ReadNamespace(ctx context.Context, c client.Reader, namespace string) (*Nam
 	var sets machinev1.MachineSetList
 	var machines machinev1.MachineList
 	var clusters clusterv1.ClusterList
-	var mcmClusters infrav1.MCMClusterList
 	var controlPlanes controlplanev1.MCMExternalControlPlaneList
 	var clusterDeployments clusterv1.MachineDeploymentList
 	var clusterSets clusterv1.MachineSetList
@@ -92,7 +90,7 @@ func ReadNamespace(ctx context.Context, c client.Reader, namespace string) (*Nam
 	var configTemplates bootstrapv1.MCMConfigTemplateList
 	var healthChecks clusterv1.MachineHealthCheckList
 	for _, list := range []client.ObjectList{
-		&classes, &deployments, &sets, &machines, &clusters, &mcmClusters, &controlPlanes, &clusterDeployments, &clusterSets,
+		&classes, &deployments, &sets, &machines, &clusters, &controlPlanes, &clusterDeployments, &clusterSets,
 		&clusterMachines, &mcmMachines, &machineTemplates, &configTemplates, &healthChecks,
 	} {
 		err := c.List(ctx, list, client.InNamespace(namespace))
@@ -107,7 +105,7 @@ func ReadNamespace(ctx context.Context, c client.Reader, namespace string) (*Nam
 		s.Classes[classes.Items[i].Name] = &classes.Items[i]
 	}
 	s.Deployments, s.Sets, s.Machines = deployments.Items, sets.Items, machines.Items
-	s.Clusters, s.MCMClusters, s.ControlPlanes = clusters.Items, mcmClusters.Items, controlPlanes.Items
+	s.Clusters, s.ControlPlanes = clusters.Items, controlPlanes.Items
 	s.ClusterDeployments, s.ClusterSets, s.ClusterMachines = clusterDeployments.Items, clusterSets.Items,
 		clusterMachines.Items
 	s.MCMMachines, s.MachineTemplates, s.ConfigTemplates = mcmMachines.Items, machineTemplates.Items, configTemplates.Items

@@ -66,7 +66,6 @@ func (c *ClusterAPIObjects) Empty() bool {
 type Cluster struct {
 	Name         string
 	Cluster      *clusterv1.Cluster                      // nil: there is none yet
-	Infra        *infrav1.MCMCluster                     // nil: none, or another infrastructure
 	ControlPlane *controlplanev1.MCMExternalControlPlane // nil: none, or another one
 }
 
