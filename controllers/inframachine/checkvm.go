@@ -22,7 +22,8 @@ const (
 	missesUntilGone    = 3
 	missingFor         = time.Minute
 	missingVMCheck     = 20 * time.Second
-	unhealthyNodeCheck = time.Minute     // while the Node is away or unhealthy
+	unhealthyNodeCheck = time.Minute // while the Node is away or unhealthy
+	healthyNodeCheck   = 10 * time.Minute
 	addressGrace       = 5 * time.Minute // a VM that runs for longer without an address has none
 )
 
@@ -32,7 +33,7 @@ func (c *Controller) checkVM(ctx context.Context, p *pass) error {
 		return p.seen.classErr
 	}
 	if err := p.seen.class.Err(cloud.BlocksAll); err != nil {
-		requeueAfter(p, c.Options.LookPeriod)
+		requeueAfter(p, healthyNodeCheck)
 		return c.callFailed(p, err)
 	}
 	found, due, err := c.find(ctx, p)
@@ -41,7 +42,7 @@ func (c *Controller) checkVM(ctx context.Context, p *pass) error {
 		return c.vmNotFound(p, p.seen.class.Driver.Traits().Settle, err)
 	}
 	if err != nil {
-		requeueAfter(p, c.Options.LookPeriod)
+		requeueAfter(p, healthyNodeCheck)
 		return c.callFailed(p, err)
 	}
 	c.callSucceeded(p)
@@ -58,7 +59,7 @@ func (c *Controller) checkVM(ctx context.Context, p *pass) error {
 // find returns the VM and when to look again: from the listing that all machines
 // of the account share, else by a lookup of this one VM.
 func (c *Controller) find(ctx context.Context, p *pass) (cloud.VM, time.Duration, error) {
-	r, period := p.seen.class, c.period(p)
+	r, period := p.seen.class, period(p)
 	id, ok := r.Driver.DecodeProviderID(p.object.Spec.ProviderID)
 	if !ok && p.object.Spec.ProviderID != "" {
 		return cloud.VM{}, 0, cloud.Worst("find VM", []cloud.Problem{{
@@ -84,14 +85,14 @@ func (c *Controller) find(ctx context.Context, p *pass) (cloud.VM, time.Duration
 
 // period is how often the VM is looked at: seldom while its Node is well, which
 // proves more than the cloud's API.
-func (c *Controller) period(p *pass) time.Duration {
+func period(p *pass) time.Duration {
 	switch {
 	case !provisioned(p.object):
 		return pendingVMCheck
 	case nodeUnhealthy(p.seen.machine):
-		return min(unhealthyNodeCheck, c.Options.LookPeriod)
+		return unhealthyNodeCheck
 	}
-	return c.Options.LookPeriod
+	return healthyNodeCheck
 }
 
 // nodeUnhealthy reports whether the Node has not joined, or is not known to be healthy.
@@ -165,13 +166,13 @@ func (c *Controller) vmNotFound(p *pass, settle time.Duration, cause error) erro
 		p.did.vmCondition = &condition{metav1.ConditionTrue, infrav1.ReasonProvisioned, fmt.Sprintf(
 			"The cloud does not show VM %s, and its Node is healthy; check what the credentials may list and read",
 			p.object.Spec.ProviderID)}
-		requeueAfter(p, min(unhealthyNodeCheck, c.Options.LookPeriod))
+		requeueAfter(p, unhealthyNodeCheck)
 		return nil
 	}
 	p.did.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(
 		"VM %s no longer exists and is not created again; delete the Machine, or let a MachineHealthCheck replace it",
 		p.object.Spec.ProviderID))
-	requeueAfter(p, c.Options.LookPeriod)
+	requeueAfter(p, healthyNodeCheck)
 	return nil
 }
 
@@ -199,7 +200,7 @@ func (c *Controller) reportVMState(p *pass, found cloud.VM) {
 		}
 		p.did.vmCondition = conditionTrue(infrav1.ReasonProvisioned)
 	}
-	requeueAfter(p, c.period(p))
+	requeueAfter(p, period(p))
 }
 
 // hasAddresses reports whether the VM can be reported as provisioned: its addresses are known, or

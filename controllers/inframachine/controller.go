@@ -35,8 +35,6 @@ import (
 type Options struct {
 	// WatchFilter is the value of Cluster API's watch label that objects must carry; empty is all objects.
 	WatchFilter string
-	// LookPeriod is how often a VM that is fine is looked at; 0 is 10 minutes.
-	LookPeriod time.Duration
 	// ResourceExhaustedRetry is the wait after a lack of capacity; 0 is 10 minutes.
 	ResourceExhaustedRetry time.Duration
 }
@@ -86,9 +84,6 @@ type lookups struct {
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
-	if d.Options.LookPeriod <= 0 {
-		d.Options.LookPeriod = 10 * time.Minute
-	}
 	if d.Fallback == nil {
 		d.Fallback = fallback.NewMemory(d.Clock, d.Options.ResourceExhaustedRetry)
 	}
