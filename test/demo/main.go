@@ -38,7 +38,7 @@ func run(ctx context.Context) (err error) {
 		Cloud:    []string{"--latency=100ms", "--boot-time=2s", "--delete-time=1s"},
 		// Periods that a person can wait for; the defaults are for production.
 		Manager: []string{
-			"--machine-safety-orphan-vms-period=10s", "--machine-health-timeout=30s",
+			"--machine-safety-orphan-vms-period=5s", "--machine-health-timeout=30s",
 			"--leader-elect-lease-duration=15s", "--v=1",
 		},
 	})
