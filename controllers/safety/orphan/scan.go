@@ -58,7 +58,9 @@ func (c *Controller) scan(ctx context.Context, g *group, resolved class.Resolved
 }
 
 // observe reads the account and what persons have decided.
-func (c *Controller) observe(ctx context.Context, g *group, resolved class.Resolved, began time.Time) (*observation, error) {
+func (c *Controller) observe(ctx context.Context, g *group, resolved class.Resolved,
+	began time.Time,
+) (*observation, error) {
 	o := &observation{group: g, resolved: resolved, rules: c.rules(resolved, began)}
 	var err error
 	if o.account, err = resolved.Account(ctx); err != nil {
