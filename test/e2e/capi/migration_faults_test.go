@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,19 +88,23 @@ type story struct {
 }
 
 // stories makes a pool for each write of the way there, and one whose commands all
-// die after each of their writes.
+// die after each of their writes. With MIGRATION_KILL_STEP=n a pool is made for one
+// of n writes, from a random one.
 func (f *faults) stories(t *testing.T, writes map[string]int) []*story {
 	t.Helper()
 	var all []*story
-	add := func(name string, kill int) {
-		n := len(all)
-		h := f.movingPool(t, f.space(n), name, "small", small, bounded)
-		all = append(all, &story{f, h, n, kill, writes})
+	add := func(name string, number, kill int) {
+		h := f.movingPool(t, f.space(number), name, "small", small, bounded)
+		all = append(all, &story{f, h, number, kill, writes})
 	}
-	add("each", 0) // it takes longest
+	add("each", 0, 0) // it takes longest
+	step, _ := strconv.Atoi(os.Getenv("MIGRATION_KILL_STEP"))
+	step = max(step, 1)
+	first := 1 + rand.IntN(step) // #nosec G404 -- no secret
+	t.Logf("pools are made for one of %d writes, from %d", step, first+1)
 	// The first write is the Lease: without the second one, the record, no move has begun.
-	for kill := 2; kill <= writes["there"]; kill++ {
-		add(fmt.Sprintf("k%02d", kill), kill)
+	for number := first; number < writes["there"]; number += step {
+		add(fmt.Sprintf("k%02d", number+1), number, number+1)
 	}
 	for _, s := range all {
 		s.h.until(t, s.h.Name+" works", s.h.onNative(small, true))
