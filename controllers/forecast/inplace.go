@@ -25,6 +25,7 @@ func (w *world) updateInPlace(current *rollout.Set, old []rollout.Set) {
 	if size != current.Spec {
 		w.resize(w.current, size)
 	}
+	current, old = w.views()
 	keep := rollout.InPlaceKeep(w.bounds, *current, old)
 	for i, m := range w.olds() {
 		if keep[i] != old[i].Spec {

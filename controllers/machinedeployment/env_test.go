@@ -36,8 +36,8 @@ type env struct {
 	// bare: new nodes are not made their machine's.
 	bare bool
 	made int
-	// admitted is how many machines could exist before a scale-in: sets may still create them.
-	admitted int
+	// askedBefore is how many machines sets were asked for before a scale-in. They may still create them.
+	askedBefore int
 }
 
 var pool = client.ObjectKey{Namespace: namespace, Name: "pool"}

@@ -21,25 +21,39 @@ import (
 // move to the new set. Old sets create no machines any more. A machine without a
 // node is skipped, where MCM stops.
 func (s *scope) inPlaceUpdate(ctx context.Context) error {
-	undergoing, err := s.undergoing(ctx)
-	if err != nil {
-		return err
-	}
-	ready, err := s.ensureNewSet(ctx, func() int {
-		_, old := s.setViews()
-		size, _ := rollout.InPlaceReplicas(s.bounds, rollout.Set{}, old, undergoing, true)
-		return size
-	})
-	if err != nil || !ready {
+	if ready, err := s.ensureNewSetInPlace(ctx); err != nil || !ready {
 		return err
 	}
 	marked := s.markNodes(ctx)
 	s.disableOldScaleUp()
 	s.countMoved()
-	if err := s.resizeInPlace(ctx, undergoing); err != nil {
+	if err := s.resizeInPlace(ctx); err != nil {
 		return errors.Join(marked, err, s.patchSets(ctx))
 	}
 	return errors.Join(marked, s.patchSets(ctx), s.removeUpdateResults(ctx), s.selectNodes(ctx), s.cleanUpIfComplete(ctx))
+}
+
+// ensureNewSetInPlace ensures that a set with the template exists. One is created once the old
+// sets have observed their replicas.
+func (s *scope) ensureNewSetInPlace(ctx context.Context) (bool, error) {
+	if s.newSet != nil {
+		return s.ensureNewSet(ctx, nil)
+	}
+	if !s.oldSetsSettled() {
+		return false, nil // the status of the set comes
+	}
+	if err := s.readSelectedNodes(ctx); err != nil {
+		return false, err
+	}
+	undergoing, err := s.undergoing(ctx)
+	if err != nil {
+		return false, err
+	}
+	return s.ensureNewSet(ctx, func() int {
+		_, old := s.setViews()
+		size, _ := rollout.InPlaceReplicas(s.bounds, rollout.Set{}, old, undergoing, true)
+		return size
+	})
 }
 
 // disableOldScaleUp prevents old sets from creating machines, and marks them as MCM does.
@@ -83,15 +97,20 @@ func (s *scope) splitSelected(ctx context.Context, o *ownedSet) (selected, other
 	return selected, others, nil
 }
 
-// inPlaceViews returns setViews, where machines whose nodes are selected for their update are not
+// inPlaceViews returns setViews, where available machines whose update has been asked for are not
 // available: they are about to leave service. After a rollback the new set may have some, too.
 func (s *scope) inPlaceViews(ctx context.Context) (newSet rollout.Set, old []rollout.Set, err error) {
 	for _, o := range s.sets {
-		selected, _, err := s.splitSelected(ctx, o)
-		if err != nil {
-			return newSet, nil, err
+		leaving := 0
+		for _, m := range o.live() {
+			node, err := s.node(ctx, m)
+			if err != nil {
+				return newSet, nil, err
+			}
+			if node != nil && rollout.IsAvailable(m) && leavesForUpdate(node) {
+				leaving++
+			}
 		}
-		leaving := len(slices.DeleteFunc(selected, func(m *machinev1.Machine) bool { return !rollout.IsAvailable(m) }))
 		view := o.view().WithUnavailable(leaving)
 		if o == s.newSet {
 			newSet = view
@@ -100,17 +119,6 @@ func (s *scope) inPlaceViews(ctx context.Context) (newSet rollout.Set, old []rol
 		}
 	}
 	return newSet, old, nil
-}
-
-// moved returns the live machines that have moved to the set.
-func (o *ownedSet) moved() []*machinev1.Machine {
-	return slices.DeleteFunc(o.live(), func(m *machinev1.Machine) bool { return !hasMoved(m) })
-}
-
-// hasMoved reports whether a machine has come from another set, and the replica for it may not have followed.
-func hasMoved(m *machinev1.Machine) bool {
-	_, ok := m.Labels[machinev1.UpdateResultLabel]
-	return ok
 }
 
 // removeUpdateResults removes the label from machines that have moved, once their
@@ -172,9 +180,6 @@ func (s *scope) selectNodes(ctx context.Context) error {
 // readSelectedNodes reads the nodes that are selected for their update from the API server. What the
 // last reconcile selected may not be in the cache yet.
 func (s *scope) readSelectedNodes(ctx context.Context) error {
-	if s.Target == nil {
-		return nil
-	}
 	live := &corev1.NodeList{}
 	if err := s.Target.Live.List(ctx, live, client.HasLabels{machinev1.SelectedForUpdateLabel}); err != nil {
 		return fmt.Errorf("list selected nodes: %w", err)
@@ -235,6 +240,16 @@ func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.I
 func selectedForUpdate(node *corev1.Node) bool {
 	_, ok := node.Labels[machinev1.SelectedForUpdateLabel]
 	return ok
+}
+
+// leavesForUpdate reports whether a node is or will be taken out of service for its update. The
+// label alone does not do that, where somebody has put it on a node that is no candidate.
+func leavesForUpdate(node *corev1.Node) bool {
+	_, candidate := node.Labels[machinev1.CandidateForUpdateLabel]
+	return selectedForUpdate(node) && (candidate || slices.ContainsFunc(node.Status.Conditions,
+		func(c corev1.NodeCondition) bool {
+			return c.Type == machinev1.NodeInPlaceUpdate && c.Reason != machinev1.ReasonUpdateSuccessful
+		}))
 }
 
 // transferMachines moves the machines that were updated in place to the new set,

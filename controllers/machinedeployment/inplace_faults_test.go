@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -234,11 +235,11 @@ func playInPlace(t *testing.T, r *rand.Rand) {
 			}
 			return refuseSets(q)
 		}
-		_, _ = env.try() // a conflict is an answer
+		env.keepsAvailable(disturbed, func() { _, _ = env.try() }) // a conflict is an answer
 		env.Fault = nil
 		for _, set := range env.sets() {
 			if r.IntN(4) > 0 {
-				env.playSetAvailable(&set, disturbed)
+				env.keepsAvailable(disturbed, func() { env.playSet(&set) })
 			}
 		}
 		for _, m := range env.machines() {
@@ -252,16 +253,14 @@ func playInPlace(t *testing.T, r *rand.Rand) {
 			env.terminate(&m)
 			disturbed = true
 		case k == 1 && scaling:
-			env.admitted = max(env.admitted, env.bounds().Allowed())
+			env.askedBefore = env.asked()
 			env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 1 + r.Int32N(5) })
 			disturbed = true
 		case k == 2:
 			env.changeSpec(class(fmt.Sprintf("v%d", 1+r.IntN(3))))
 		}
-		if !env.lagging() {
-			disturbed = false
-			env.admitted = min(env.admitted, env.asked())
-		}
+		disturbed = disturbed && env.lagging()
+		env.askedBefore = min(env.askedBefore, env.asked())
 	}
 	env.run()
 }
@@ -276,32 +275,38 @@ func (env *env) lagging() bool {
 	return false
 }
 
-// asked returns how many machines the sets are asked for in all.
+// asked returns how many machines the sets have and may still create.
 func (env *env) asked() int {
 	n := 0
 	for _, set := range env.sets() {
-		n += int(set.Spec.Replicas)
+		live := slices.DeleteFunc(env.members(&set), func(m machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+		if _, disabled := set.Labels[machinev1.ScaleUpDisabledLabel]; disabled {
+			n += len(live)
+		} else {
+			n += max(len(live), int(set.Spec.Replicas))
+		}
 	}
 	return n
 }
 
-// playSetAvailable plays a set, and fails if that takes availability below the minimum. With disturbed it may: what
-// was decided before a loss or a scale-out comes after it, and the real controller has a check of its own.
-func (env *env) playSetAvailable(set *machinev1.MachineSet, disturbed bool) {
+// keepsAvailable fails if act takes availability below the minimum, where a machine whose update was asked for is not
+// available. With disturbed it may: what was decided before a loss or a scale-out comes after it, and the real
+// controller of MachineSets has a check of its own.
+func (env *env) keepsAvailable(disturbed bool, act func()) {
 	env.Helper()
 	available := func() int {
 		n := 0
 		for _, m := range env.live() {
-			if rollout.IsAvailable(&m) {
+			if node := env.node(m.Name); rollout.IsAvailable(&m) && (node == nil || !leavesForUpdate(node)) {
 				n++
 			}
 		}
 		return n
 	}
-	bounds, before := env.bounds(), available()
-	env.playSet(set)
-	if after := available(); !disturbed && after < before && after < bounds.MinAvailable() {
-		env.Fatalf("%d machines were available, %d are, and %d must be\n%s", before, after, bounds.MinAvailable(),
+	before := available()
+	act()
+	if after := available(); !disturbed && after < before && after < env.bounds().MinAvailable() {
+		env.Fatalf("%d machines were available, %d are, and %d must be\n%s", before, after, env.bounds().MinAvailable(),
 			env.describe())
 	}
 }

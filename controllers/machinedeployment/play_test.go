@@ -101,7 +101,7 @@ func (env *env) reportSet(set *machinev1.MachineSet) {
 func (env *env) create(set *machinev1.MachineSet) {
 	env.Helper()
 	if env.deployment() != nil {
-		if b := env.bounds(); len(env.live()) >= max(b.Allowed(), env.admitted) {
+		if b := env.bounds(); len(env.live()) >= max(b.Allowed(), env.askedBefore) {
 			env.Fatalf("one more machine beside %d, wanted %d + %d\n%s", len(env.live()), b.Replicas, b.Surge, env.describe())
 		}
 	}

@@ -12,8 +12,10 @@ import (
 func (s *scope) scale(ctx context.Context) error {
 	if s.newSet != nil {
 		s.syncNewSet()
-		if s.d.Spec.Strategy.Type == machinev1.InPlaceUpdateStrategyType {
-			s.countMoved()
+	}
+	if s.newSet != nil && s.d.Spec.Strategy.Type == machinev1.InPlaceUpdateStrategyType {
+		if s.countMoved(); !s.oldSetsSettled() {
+			return s.patchSets(ctx) // others grow once the old sets create no more
 		}
 	}
 	s.distribute()
@@ -66,8 +68,20 @@ func (s *scope) countMoved() {
 	}
 }
 
+// moved returns the live machines that have moved to the set.
+func (o *ownedSet) moved() []*machinev1.Machine {
+	return slices.DeleteFunc(o.live(), func(m *machinev1.Machine) bool { return !hasMoved(m) })
+}
+
+// hasMoved reports whether a machine has come from another set, and the replica for it may not have followed.
+func hasMoved(m *machinev1.Machine) bool {
+	_, ok := m.Labels[machinev1.UpdateResultLabel]
+	return ok
+}
+
 // oldSetsSettled reports whether each old set has observed the replicas that it is to have. Until
-// then it may create machines that it was asked for before.
+// then it may create machines that it was asked for before. Replicas that this reconcile takes from
+// a set have not even been written.
 func (s *scope) oldSetsSettled() bool {
 	return !slices.ContainsFunc(s.oldSets(), func(o *ownedSet) bool {
 		return o.desired.Spec.Replicas < o.observed.Spec.Replicas ||
@@ -75,12 +89,20 @@ func (s *scope) oldSetsSettled() bool {
 	})
 }
 
-// resizeInPlace scales the new set, or moves machines to it. Once it is asked for all replicas, old
-// sets shrink as far as availability allows.
-func (s *scope) resizeInPlace(ctx context.Context, undergoing int) error {
-	newSet, old := s.setViews()
-	size, transfer := rollout.InPlaceReplicas(s.bounds, *newSet, old, undergoing, false)
-	if size < newSet.Spec || size > newSet.Spec && s.oldSetsSettled() {
+// resizeInPlace scales the new set, or moves machines to it. The new set grows once the old ones have
+// settled. When it is asked for all replicas, they shrink as far as availability allows.
+func (s *scope) resizeInPlace(ctx context.Context) error {
+	before := int(s.newSet.desired.Spec.Replicas)
+	size, transfer, err := s.inPlaceReplicas(ctx)
+	if err == nil && size > before {
+		if err = s.readSelectedNodes(ctx); err == nil {
+			size, transfer, err = s.inPlaceReplicas(ctx)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if size < before || size > before && s.oldSetsSettled() {
 		s.resize(s.newSet, size)
 	}
 	if transfer {
@@ -91,7 +113,20 @@ func (s *scope) resizeInPlace(ctx context.Context, undergoing int) error {
 	return s.shrinkOldSets(ctx)
 }
 
-// shrinkOldSets gives old sets the replicas that they keep beside the new set.
+// inPlaceReplicas returns how many machines the new set is asked for, and reports whether machines
+// may move to it.
+func (s *scope) inPlaceReplicas(ctx context.Context) (size int, transfer bool, err error) {
+	undergoing, err := s.undergoing(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	newSet, old := s.setViews()
+	size, transfer = rollout.InPlaceReplicas(s.bounds, *newSet, old, undergoing, false)
+	return size, transfer, nil
+}
+
+// shrinkOldSets gives old sets the replicas that they keep beside the new set. While the API server of
+// the target cluster is away they keep all: which machines are about to leave service is not known.
 func (s *scope) shrinkOldSets(ctx context.Context) error {
 	if _, shrinks, err := s.inPlaceKeep(ctx); err != nil || !shrinks {
 		return err

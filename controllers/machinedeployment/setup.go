@@ -128,7 +128,7 @@ func marksChanged(e event.UpdateEvent) bool {
 }
 
 // marks are the marks of a rollout that a Node has.
-type marks struct{ preferNoSchedule, disabled, byUs, candidate bool }
+type marks struct{ preferNoSchedule, disabled, byUs, candidate, selected bool }
 
 func marksOf(node *corev1.Node) (m marks) {
 	m.preferNoSchedule = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
@@ -137,6 +137,7 @@ func marksOf(node *corev1.Node) (m marks) {
 	_, m.disabled = node.Annotations[machinev1.ScaleDownDisabledAnnotation]
 	_, m.byUs = node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation]
 	_, m.candidate = node.Labels[machinev1.CandidateForUpdateLabel]
+	m.selected = selectedForUpdate(node)
 	return m
 }
 

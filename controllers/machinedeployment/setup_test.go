@@ -65,7 +65,10 @@ func TestMarksChanged(t *testing.T) {
 			n.Labels["other"], n.Annotations["other"] = "1", "1"
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "other"})
 		}, false},
-		"Taint":     {"Pods would move to a node that is drained next.", func(n *corev1.Node) { n.Spec.Taints = nil }, true},
+		"Taint": {"Pods would move to a node that is drained next.", func(n *corev1.Node) { n.Spec.Taints = nil }, true},
+		"Selected": {"Other machines are kept for it.", func(n *corev1.Node) {
+			n.Labels[machinev1.SelectedForUpdateLabel] = "true"
+		}, true},
 		"Candidate": {"An update in place looks for it.", func(n *corev1.Node) { n.Labels = nil }, true},
 		"Autoscaler": {"An autoscaler could remove the node.", func(n *corev1.Node) {
 			delete(n.Annotations, machinev1.ScaleDownDisabledAnnotation)

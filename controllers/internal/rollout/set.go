@@ -38,12 +38,14 @@ type Set struct {
 // Active reports whether s is asked to have machines.
 func (s Set) Active() bool { return s.Spec > 0 }
 
-// WithUnavailable returns s with n of its available machines counted as unavailable. They go no
-// earlier than those that stay available.
+// WithUnavailable returns s with n of its available machines counted as unavailable. The MachineSet
+// does not prefer them when it deletes surplus, so that one of the others may go.
 func (s Set) WithUnavailable(n int) Set {
 	n = min(n, s.Available)
 	s.Available -= n
-	s.ProtectedUnavailable += n
+	if s.Available > 0 {
+		s.ProtectedUnavailable += n
+	}
 	return s
 }
 
