@@ -59,9 +59,7 @@ func TestKubeadmClouds(t *testing.T) {
 	for _, l := range []life{ // those that take longest begin first
 		{"aws", func(t *testing.T, m *management, ctl clusterctl) {
 			t.Helper()
-			k := newCloudCluster(t, m, ctl, "aws", aws, nil)
-			k.next = map[string]any{"ami": amiNew}
-			k.longLife(t, "aws")
+			awsLife(t, newCloudCluster(t, m, ctl, "aws", aws, nil))
 		}},
 		{"openstack", openStackLife},
 		{"vsphere", vSphereLife},
@@ -128,11 +126,12 @@ func (k *kubeadmCluster) noFailures(t *testing.T) {
 	}
 }
 
-// longLife is the whole life: all zones, an upgrade to another image, another size, the end.
-func (k *kubeadmCluster) longLife(t *testing.T, flavor string, change ...func(rendered)) {
+// awsLife is the whole life: three zones, an upgrade to another image, another size, the end.
+func awsLife(t *testing.T, k *kubeadmCluster) {
 	t.Helper()
-	k.apply(t, flavor, change...)
-	k.until(t, "three machines of the control plane and two workers on "+flavor, k.settled(oldKubernetes, 3, 2))
+	k.next = map[string]any{"ami": amiNew}
+	k.apply(t, "aws")
+	k.until(t, "three machines of the control plane and two workers on AWS", k.settled(oldKubernetes, 3, 2))
 	k.spread(t)
 	k.upgrade(t)
 	k.spread(t)
