@@ -229,7 +229,7 @@ func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.I
 			if rollout.IsAvailable(m) {
 				state.Available++
 			}
-			if node != nil {
+			if node != nil && !hasMoved(m) { // its last update is finished first
 				nodes = append(nodes, node)
 			}
 		}
