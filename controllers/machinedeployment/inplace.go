@@ -210,8 +210,8 @@ func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.I
 	state := rollout.InPlace{
 		Asked:        newSet.Spec,
 		New:          newSet.Spec,
-		NewAvailable: newSet.Available,
-		Available:    newSet.Available,
+		NewAvailable: min(newSet.Available, newSet.Spec), // the set deletes the others
+		Available:    min(newSet.Available, newSet.Spec),
 	}
 	var nodes []*corev1.Node
 	for _, o := range s.oldSets() {
