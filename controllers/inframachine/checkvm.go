@@ -22,9 +22,9 @@ const (
 	missesUntilGone    = 3
 	missingFor         = time.Minute
 	missingVMCheck     = 20 * time.Second
-	unhealthyNodeCheck = time.Minute // while the Node is away or unhealthy
-	healthyNodeCheck   = 10 * time.Minute
-	addressGrace       = 5 * time.Minute // a VM that runs for longer without an address has none
+	unhealthyNodeCheck = time.Minute      // while the Node is away or unhealthy
+	healthyNodeCheck   = 10 * time.Minute // also after an error that time alone is unlikely to end
+	addressGrace       = 5 * time.Minute  // a VM that runs for longer without an address has none
 )
 
 // checkVM asks the cloud what became of the VM, and never makes another.

@@ -209,7 +209,7 @@ func TestInPlaceRandom(t *testing.T) {
 	seeds := []uint64{
 		770012, 770356, // a machine moved although its old set could still create another
 		9000312,            // the new set grew although the write that shrinks an old one was refused
-		58000110, 58000213, // a machine that had just moved was selected, and its last update was not finished
+		58000110, 58000213, // a machine that had just moved was selected, although its last update was not finished
 		58000126, 58000538, // machines that the new set was about to delete counted as available
 		9000317, // after a rollback, surplus machines went although others were about to be updated
 	}
