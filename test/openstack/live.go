@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 )
@@ -31,4 +32,21 @@ func (p *Project) LivePorts(ctx context.Context) ([]Port, error) {
 	}
 	err := p.own.do(ctx, http.MethodGet, "neutron/ports?project_id="+p.ID, nil, &out)
 	return out.Ports, err
+}
+
+// ImageID is the id of a server's image.
+type ImageID string
+
+// UnmarshalJSON reads what Nova says of an image: an object with its id, or an empty string.
+func (id *ImageID) UnmarshalJSON(text []byte) error {
+	if string(text) == `""` {
+		*id = ""
+		return nil
+	}
+	var image struct {
+		ID string `json:"id"`
+	}
+	err := json.Unmarshal(text, &image)
+	*id = ImageID(image.ID)
+	return err
 }

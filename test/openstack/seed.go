@@ -42,6 +42,7 @@ const (
 	FlavorLarge  = "m1.large"  // 2 CPUs, 4 GiB, 40 GiB, 1 GPU, which no host has
 	FlavorHuge   = "m1.huge"   // no host has room for it
 	Image        = "ubuntu-24.04"
+	ImageNext    = "ubuntu-24.04-next" // what an upgrade goes to
 )
 
 // seed makes what a cloud has before its first user comes.
@@ -62,25 +63,31 @@ func (r *Rig) seed(ctx context.Context) error {
 		nil); err != nil {
 		return err
 	}
-	var image struct {
-		ID string `json:"id"`
-	}
-	err := r.admin.do(ctx, http.MethodPost, "glance/images", object{
-		"name": Image, "disk_format": "raw", "container_format": "bare", "visibility": "public", "min_disk": 1,
-		"architecture": "x86_64",
-	}, &image)
-	if err != nil {
-		return err
-	}
-	r.Images[Image] = image.ID
-	if err := r.admin.do(ctx, http.MethodPut, "glance/images/"+image.ID+"/file", make([]byte, 1<<12),
-		nil); err != nil {
-		return err
+	for _, name := range []string{Image, ImageNext} {
+		if err := r.seedImage(ctx, name); err != nil {
+			return err
+		}
 	}
 	if err := r.seedExternal(ctx); err != nil {
 		return err
 	}
 	return r.seedHosts(ctx)
+}
+
+// seedImage makes an image that all projects may use.
+func (r *Rig) seedImage(ctx context.Context, name string) error {
+	var image struct {
+		ID string `json:"id"`
+	}
+	err := r.admin.do(ctx, http.MethodPost, "glance/images", object{
+		"name": name, "disk_format": "raw", "container_format": "bare", "visibility": "public", "min_disk": 1,
+		"architecture": "x86_64",
+	}, &image)
+	if err != nil {
+		return err
+	}
+	r.Images[name] = image.ID
+	return r.admin.do(ctx, http.MethodPut, "glance/images/"+image.ID+"/file", make([]byte, 1<<12), nil)
 }
 
 // seedExternal makes the external network, whose floating IPs all projects may have.

@@ -24,7 +24,8 @@ type Server struct {
 	UserData string            `json:"OS-EXT-SRV-ATTR:user_data"` // in base64; for administrators
 	Zone     string            `json:"OS-EXT-AZ:availability_zone"`
 
-	ConfigDrive string `json:"config_drive"` // "True", or empty
+	ConfigDrive string  `json:"config_drive"` // "True", or empty
+	Image       ImageID `json:"image"`        // empty for a server that boots from a volume
 }
 
 // Port is one of Neutron's.

@@ -59,7 +59,9 @@ func TestKubeadmClouds(t *testing.T) {
 	for _, l := range []life{ // those that take longest begin first
 		{"aws", func(t *testing.T, m *management, ctl clusterctl) {
 			t.Helper()
-			awsLife(t, newCloudCluster(t, m, ctl, "aws", aws, nil))
+			k := newCloudCluster(t, m, ctl, "aws", aws, nil)
+			k.next = map[string]any{"ami": amiNew}
+			k.longLife(t, "aws")
 		}},
 		{"openstack", openStackLife},
 		{"vsphere", vSphereLife},
@@ -126,12 +128,11 @@ func (k *kubeadmCluster) noFailures(t *testing.T) {
 	}
 }
 
-// awsLife is the whole life: three zones, an upgrade to another image, another size, the end.
-func awsLife(t *testing.T, k *kubeadmCluster) {
+// longLife is the whole life: all zones, an upgrade to another image, another size, the end.
+func (k *kubeadmCluster) longLife(t *testing.T, flavor string, change ...func(rendered)) {
 	t.Helper()
-	k.next = map[string]any{"ami": amiNew}
-	k.apply(t, "aws")
-	k.until(t, "three machines of the control plane and two workers on AWS", k.settled(oldKubernetes, 3, 2))
+	k.apply(t, flavor, change...)
+	k.until(t, "three machines of the control plane and two workers on "+flavor, k.settled(oldKubernetes, 3, 2))
 	k.spread(t)
 	k.upgrade(t)
 	k.spread(t)

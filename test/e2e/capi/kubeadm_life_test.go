@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -155,13 +157,17 @@ func (k *kubeadmCluster) newClass(t *testing.T, name string) string {
 	return class.Name
 }
 
-// changed sets fields of a class's providerSpec.
+// changed sets fields of a class's providerSpec, each named by its path: "spec.imageName".
 func changed(t *testing.T, class *machinev1.MachineClass, fields map[string]any) {
 	t.Helper()
 	var spec map[string]any
 	err := json.Unmarshal(class.ProviderSpec.Raw, &spec)
+	for path, value := range fields {
+		if err == nil {
+			err = unstructured.SetNestedField(spec, value, strings.Split(path, ".")...)
+		}
+	}
 	if err == nil {
-		maps.Copy(spec, fields)
 		class.ProviderSpec.Raw, err = json.Marshal(spec)
 	}
 	if err != nil {
@@ -194,8 +200,8 @@ func (k *kubeadmCluster) classes(t *testing.T) {
 		class, secret := k.m.Class(name, "small")
 		class.Namespace, secret.Namespace, class.SecretRef.Namespace = k.namespace, k.namespace, k.namespace
 		changed(t, class, map[string]any{
-			"image": imagePrefix + oldKubernetes, "zone": "", "zones": []string{"sim-1a", "sim-1b", "sim-1c"},
-			"tags": map[string]string{"kubernetes.io/cluster/" + k.name: "1", "kubernetes.io/role/" + name: "1"},
+			"image": imagePrefix + oldKubernetes, "zone": "", "zones": []any{"sim-1a", "sim-1b", "sim-1c"},
+			"tags": map[string]any{"kubernetes.io/cluster/" + k.name: "1", "kubernetes.io/role/" + name: "1"},
 		})
 		for _, o := range []client.Object{secret, class} {
 			if err := k.m.cl.Create(t.Context(), o); err != nil {

@@ -57,7 +57,7 @@ func (r *remembered[T]) get(ctx context.Context, ask func(context.Context) (T, e
 	return value, err
 }
 
-// openStackLife is that of a Cluster over the two zones that the services have.
+// openStackLife is the whole life of a Cluster, over the two zones that the services have.
 func openStackLife(t *testing.T, m *management, ctl clusterctl) {
 	t.Helper()
 	o := &openStack{Project: openstack.ForTest(t).NewProject(t), octavia: octaviatest.New(apiServerPool)}
@@ -66,7 +66,8 @@ func openStackLife(t *testing.T, m *management, ctl clusterctl) {
 	o.keystone = keystoneWith(t, o.Rig.URL("keystone"), octavia.URL)
 	k := newCloudCluster(t, m, ctl, "openstack", o, nil)
 	k.zones = 2
-	k.shortLife(t, "openstack", func(all rendered) {
+	k.next = map[string]any{"spec.imageName": openstack.ImageNext}
+	k.longLife(t, "openstack", func(all rendered) {
 		for _, c := range all.pick("MCMCluster") {
 			zones, _, err := unstructured.NestedSlice(c.Object, "spec", "failureDomains")
 			if err == nil {
@@ -131,6 +132,10 @@ func (o *openStack) Variables() map[string]string {
 // VMs returns the servers. Those of the control plane have a config drive.
 func (o *openStack) VMs(ctx context.Context) ([]guests.VM, error) {
 	servers, err := o.servers.get(ctx, o.Live)
+	versions := map[openstack.ImageID]string{
+		openstack.ImageID(o.Rig.Images[openstack.Image]):     oldKubernetes,
+		openstack.ImageID(o.Rig.Images[openstack.ImageNext]): newKubernetes,
+	}
 	var vms []guests.VM
 	for _, s := range servers {
 		_, controlPlane := s.Metadata["kubernetes.io-role-control-plane"]
@@ -138,7 +143,7 @@ func (o *openStack) VMs(ctx context.Context) ([]guests.VM, error) {
 			return nil, fmt.Errorf("server %s of the control plane: %v, has a config drive: %v", s.Name, controlPlane, drive)
 		}
 		vms = append(vms, guests.VM{
-			ID: s.ID, Name: s.Name, Version: oldKubernetes, NodeName: s.Name, ProviderID: "openstack:///" + s.ID,
+			ID: s.ID, Name: s.Name, Version: versions[s.Image], NodeName: s.Name, ProviderID: "openstack:///" + s.ID,
 			Running: s.Status == "ACTIVE" && s.Task == "",
 			Metadata: guests.Metadata{
 				InstanceID: s.ID, Hostname: s.Name + ".novalocal", Zone: s.Zone,

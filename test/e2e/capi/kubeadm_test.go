@@ -116,7 +116,7 @@ type kubeadmCluster struct {
 	inside *guests.Cluster
 	cloud  estate
 	zones  int            // of the control plane
-	next   map[string]any // fields of a class with the new version
+	next   map[string]any // fields of a class with the new version, by path
 }
 
 func newKubeadmCluster(t *testing.T, m *management, ctl clusterctl, all *guests.Guests, namespace, name string,
