@@ -215,26 +215,41 @@ func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.I
 	}
 	var nodes []*corev1.Node
 	for _, o := range s.oldSets() {
-		state.Asked += int(o.desired.Spec.Replicas)
 		selected, others, err := s.splitSelected(ctx, o)
 		if err != nil {
 			return nil, state, err
 		}
-		state.Undergoing += len(selected)
-		for _, m := range rollout.InUpdateOrder(others) {
-			node, err := s.node(ctx, m)
-			if err != nil {
-				return nil, state, err
-			}
-			if rollout.IsAvailable(m) {
-				state.Available++
-			}
-			if node != nil && !hasMoved(m) { // its last update is finished first
-				nodes = append(nodes, node)
-			}
+		candidates, available, err := s.candidates(ctx, others)
+		if err != nil {
+			return nil, state, err
 		}
+		nodes = append(nodes, candidates...)
+		replicas := int(o.desired.Spec.Replicas)
+		state.Asked += replicas
+		state.Undergoing += len(selected)
+		state.Available += min(available, max(replicas-len(selected), 0)) // the set deletes the others
 	}
 	return nodes, state, nil
+}
+
+// candidates returns the nodes of machines that may be updated, in the order of their update, and how
+// many of the machines are available.
+func (s *scope) candidates(ctx context.Context, machines []*machinev1.Machine) (nodes []*corev1.Node, available int,
+	err error,
+) {
+	for _, m := range rollout.InUpdateOrder(machines) {
+		node, err := s.node(ctx, m)
+		if err != nil {
+			return nil, 0, err
+		}
+		if rollout.IsAvailable(m) {
+			available++
+		}
+		if node != nil && !hasMoved(m) { // its last update is finished first
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes, available, nil
 }
 
 func selectedForUpdate(node *corev1.Node) bool {

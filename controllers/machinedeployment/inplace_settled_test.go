@@ -91,3 +91,32 @@ func TestInPlaceLabelWithoutCandidate(t *testing.T) {
 	})
 	env.run()
 }
+
+// TestInPlaceSurplusOfOldSet: a scale-in takes replicas from two old sets, one of which has no available machine. Until
+// the other one has deleted its surplus, that surplus does not count as available, and no node is selected beside it.
+func TestInPlaceSurplusOfOldSet(t *testing.T) {
+	t.Parallel()
+	env := newInPlaceEnv(t, 6, machinev1.OrchestrationTypeManual, 0, 3)
+	env.changeSpec(class("v2"))
+	env.pass()
+	for _, m := range env.live()[:3] {
+		change(env, env.node(m.Name), func(n *corev1.Node) { machinev1.SetLabel(n, machinev1.SelectedForUpdateLabel, "true") })
+	}
+	env.until("three have moved", func() bool {
+		return env.set("v2").Status.AvailableReplicas == 3 && env.set("v1").Spec.Replicas == 3
+	})
+	env.changeSpec(class("v3"))
+	env.pass()
+	for _, m := range env.members(env.set("v2")) {
+		change(env, &m, func(m *machinev1.Machine) { m.Status.CurrentStatus.Phase = machinev1.MachineUnknown })
+	}
+	env.changeSpec(func(d *machinev1.MachineDeployment) {
+		d.Spec.Replicas, d.Spec.Strategy = 4, inPlaceUpdate(machinev1.OrchestrationTypeAuto, 0, 3)
+	})
+	for range 3 {
+		env.pass()
+	}
+	if selected, others := env.selected(); len(selected) != 1 || env.set("v1").Spec.Replicas != 2 {
+		t.Errorf("%d selected, %d not: one of two has to stay available\n%s", len(selected), len(others), env.describe())
+	}
+}
