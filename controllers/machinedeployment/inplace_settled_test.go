@@ -100,7 +100,9 @@ func TestInPlaceSurplusOfOldSet(t *testing.T) {
 	env.changeSpec(class("v2"))
 	env.pass()
 	for _, m := range env.live()[:3] {
-		change(env, env.node(m.Name), func(n *corev1.Node) { machinev1.SetLabel(n, machinev1.SelectedForUpdateLabel, "true") })
+		change(env, env.node(m.Name), func(n *corev1.Node) {
+			machinev1.SetLabel(n, machinev1.SelectedForUpdateLabel, "true")
+		})
 	}
 	env.until("three have moved", func() bool {
 		return env.set("v2").Status.AvailableReplicas == 3 && env.set("v1").Spec.Replicas == 3

@@ -14,7 +14,9 @@ import (
 type unselectedNodes struct{ client.Client }
 
 // Get returns a Node as it was before it was selected.
-func (c unselectedNodes) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+func (c unselectedNodes) Get(ctx context.Context, key client.ObjectKey, o client.Object,
+	opts ...client.GetOption,
+) error {
 	err := c.Client.Get(ctx, key, o, opts...)
 	if node, ok := o.(*corev1.Node); ok {
 		delete(node.Labels, machinev1.SelectedForUpdateLabel)
