@@ -34,8 +34,8 @@ demo: ## the main job on an embedded control plane and the simulated cloud; DEMO
 	export KUBEBUILDER_ASSETS="$${KUBEBUILDER_ASSETS:-$$(test/controlplane/published out/envtest)}"; \
 	[ -n "$$KUBEBUILDER_ASSETS" ] || export GOFLAGS="$(GOFLAGS) -gcflags=all=-dwarf=false"; \
 	test/controlplane/build out/controlplane etcd kube-apiserver kubectl; \
-	go build ./test/demo ./test/demo/simmanager ./cmd/simcloud; \
-	GOGC=100 go run ./test/demo
+	go build -o out/demo/ ./test/demo/... ./cmd/simcloud; \
+	GOGC=100 out/demo/demo
 
 # MCM's own integration suite starts the manager with this target and these
 # variables, and finds the process by how its command line begins.

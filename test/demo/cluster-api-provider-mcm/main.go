@@ -1,5 +1,5 @@
-// Command simmanager is the manager with the driver of the simulated cloud alone, and takes the
-// manager's flags. A first build of it compiles no library of a real cloud.
+// Command cluster-api-provider-mcm, as the demo runs it, is the manager with the driver of the simulated
+// cloud alone, and takes the manager's flags. A first build of it compiles no library of a real cloud.
 package main
 
 import (
