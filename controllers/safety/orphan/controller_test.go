@@ -261,7 +261,8 @@ func TestRestartForgets(t *testing.T) {
 	}
 }
 
-func TestDecidingLookIsFresh(t *testing.T) {
+// TestListingsAreRecent: a scan may share a listing that is as old as the period, and one that may remove needs its own.
+func TestListingsAreRecent(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
 	var fresh []time.Duration
@@ -272,8 +273,11 @@ func TestDecidingLookIsFresh(t *testing.T) {
 	w.pass("a", time.Hour)
 	w.makeVM("m-1", "o-1")
 	w.pass("a", 40*time.Minute)
-	if diff := cmp.Diff([]time.Duration{91 * time.Minute, 91*time.Minute + 10*time.Second}, fresh); diff != "" {
-		t.Errorf("only looks that remove must not share a listing (-want +got):\n%s", diff)
+	want := []time.Duration{
+		-30 * time.Minute, 0, 30 * time.Minute, time.Hour, 91 * time.Minute, 91*time.Minute + 10*time.Second,
+	}
+	if diff := cmp.Diff(want, fresh); diff != "" {
+		t.Errorf("how recent the listings are (-want +got):\n%s", diff)
 	}
 }
 

@@ -105,13 +105,17 @@ func (c *Controller) collect(ctx context.Context, o *observation) (time.Duration
 	return c.removeOrphans(ctx, apis, o.group, scope{o.account, o.resolved, o.decided, found})
 }
 
-// listing returns the context of a listing. Where the scan may remove resources, the
-// listing has to be current.
+// listing returns the context of a listing, which may be as old as the period. Where the scan may
+// remove resources, the listing has to be current.
 func (c *Controller) listing(ctx context.Context, g *group, began time.Time) context.Context {
-	if c.Fresh != nil && len(g.suspects)+len(g.pending) > 0 {
+	switch {
+	case c.Fresh == nil:
+		return ctx
+	case len(g.suspects)+len(g.pending) > 0:
 		return c.Fresh(ctx, began)
+	default:
+		return c.Fresh(ctx, began.Add(-c.Options.Period))
 	}
-	return ctx
 }
 
 func (c *Controller) rules(resolved class.Resolved, began time.Time) rules {
