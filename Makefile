@@ -26,14 +26,18 @@ help: ## list these targets
 ##  Run
 
 # Compiling takes most of the time. Without optimization and debug information it takes half of it, with
-# larger heaps less garbage collection. A control plane that has to be built is optimized, as the tests use it, too,
-# and the demo as well, so that what they share is compiled once.
+# larger heaps less garbage collection. So is a control plane that has to be built, in a folder of its own: tests
+# need one that is optimized, and the demo takes that if it is there.
 .PHONY: demo
 demo: ## the main job on an embedded control plane and the simulated cloud; DEMO_ONESHOT=1 ends by itself
 	@export GOGC=400 GOFLAGS="$(GOFLAGS) '-gcflags=all=-N -l -dwarf=false'"; \
-	export KUBEBUILDER_ASSETS="$${KUBEBUILDER_ASSETS:-$$(test/controlplane/published out/envtest)}"; \
-	[ -n "$$KUBEBUILDER_ASSETS" ] || export GOFLAGS="$(GOFLAGS) -gcflags=all=-dwarf=false"; \
-	test/controlplane/build out/controlplane etcd kube-apiserver kubectl; \
+	programs="etcd kube-apiserver kubectl"; \
+	if [ -z "$${KUBEBUILDER_ASSETS:-}" ] && [ ! -x out/controlplane/kube-apiserver ]; then \
+		export KUBEBUILDER_ASSETS="$$(test/controlplane/published out/envtest)"; \
+		[ -n "$$KUBEBUILDER_ASSETS" ] || test/controlplane/build out/demo/controlplane $$programs; \
+		KUBEBUILDER_ASSETS="$${KUBEBUILDER_ASSETS:-$(CURDIR)/out/demo/controlplane}"; \
+	fi; \
+	GOFLAGS="$(GOFLAGS)" test/controlplane/build out/controlplane $$programs; \
 	go build -o out/demo/ ./test/demo/... ./cmd/simcloud; \
 	GOGC=100 out/demo/demo
 
