@@ -261,7 +261,7 @@ func TestRestartForgets(t *testing.T) {
 	}
 }
 
-// TestListingsAreRecent: a scan may share a listing that is as old as the period, and one that may remove needs its own.
+// TestListingsAreRecent: a scan may share a listing that is as old as the period. One that may remove needs its own.
 func TestListingsAreRecent(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
