@@ -26,8 +26,8 @@ help: ## list these targets
 ##  Run
 
 # Compiling takes most of the time. Without optimization and debug information it takes half of it, with
-# larger heaps less garbage collection. So is a control plane that has to be built, in a folder of its own: tests
-# need one that is optimized, and the demo takes that if it is there.
+# larger heaps less garbage collection. A control plane that has to be built for the demo is not optimized either, and
+# has a folder of its own: the tests need an optimized one. The demo takes that one if it is there.
 .PHONY: demo
 demo: ## the main job on an embedded control plane and the simulated cloud; DEMO_ONESHOT=1 ends by itself
 	@export GOGC=400 GOFLAGS="$(GOFLAGS) '-gcflags=all=-N -l -dwarf=false'"; \
