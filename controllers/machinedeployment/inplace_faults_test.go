@@ -211,7 +211,8 @@ func TestInPlaceRandom(t *testing.T) {
 		9000312,            // the new set grew although the write that shrinks an old one was refused
 		58000110, 58000213, // a machine that had just moved was selected, although its last update was not finished
 		58000126, 58000538, // machines that the new set was about to delete counted as available
-		9000317, // after a rollback, surplus machines went although others were about to be updated
+		83001338, // machines that a scale-in was about to take counted as available
+		9000317,  // after a rollback, surplus machines went although others were about to be updated
 	}
 	for seed := range uint64(40) {
 		seeds = append(seeds, seed)

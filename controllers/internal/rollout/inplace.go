@@ -67,7 +67,9 @@ type InPlace struct {
 }
 
 // Selectable is how many more machines may be taken out for an update in place,
-// so that enough stay available and no more are updated than wanted.
+// so that enough stay available and no more are updated than wanted. Machines that are asked for beyond
+// replicas and surge do not count: a scale-in that has not reached the sets takes as many, which may be
+// available ones.
 //
 // MCM subtracts a machine that is being updated both as selected and as
 // unavailable and so takes out the next only when all are back; here it counts
@@ -75,8 +77,9 @@ type InPlace struct {
 func Selectable(b Bounds, s InPlace) int {
 	wanted := b.Replicas - s.New - s.Undergoing
 	missing := max(s.New-s.NewAvailable, 0)
-	possible := s.Asked - b.MinAvailable() - missing - s.Undergoing
-	return max(min(wanted, possible, s.Available-b.MinAvailable()), 0)
+	needed := b.MinAvailable() + max(s.Asked-b.Allowed(), 0)
+	possible := s.Asked - needed - missing - s.Undergoing
+	return max(min(wanted, possible, s.Available-needed), 0)
 }
 
 // InUpdateOrder sorts machines for their update in place: available ones first, then by age and name.

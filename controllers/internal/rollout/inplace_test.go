@@ -208,6 +208,12 @@ func TestSelectable(t *testing.T) {
 			InPlace{Asked: 12, New: 9, NewAvailable: 9, Available: 11, Undergoing: 1},
 			0,
 		},
+		"ScaledIn": {
+			"One of five is about to go, and it may be one that is available.",
+			Bounds{4, 0, 1},
+			InPlace{Asked: 5, Available: 5},
+			1,
+		},
 		"TooFew": {"None below the minimum.", Bounds{10, 0, 1}, InPlace{Asked: 10, Available: 5}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
