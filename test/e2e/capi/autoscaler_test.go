@@ -29,7 +29,9 @@ type scaled struct {
 // TestAutoscaler plays the upstream autoscaler on Cluster API, and runs
 // it where the environment names one.
 func TestAutoscaler(t *testing.T) {
+	turn := queue.add(4)
 	t.Parallel()
+	turn.await(t)
 	a := require(t)
 	ctl := newClusterctl(t, a)
 	m := newManagement(t, a, ctl)

@@ -37,7 +37,9 @@ type life struct {
 // boot data as their cloud hands it out, and reach the API server through its load balancer,
 // or where kube-vip is to hold its address.
 func TestKubeadmClouds(t *testing.T) {
+	turn := queue.add(12)
 	t.Parallel()
+	turn.await(t)
 	a := require(t)
 	ctl := newClusterctl(t, a)
 	m := newManagement(t, a, ctl, "--bootstrap", "kubeadm:"+core, "--control-plane", "kubeadm:"+core)

@@ -41,7 +41,9 @@ const imagePrefix = "kubernetes-"
 // made with kubeadm on VMs, with Cluster API's own kubeadm providers. The guests of
 // the VMs are doubles that read the boot data.
 func TestKubeadm(t *testing.T) {
+	turn := queue.add(8)
 	t.Parallel()
+	turn.await(t)
 	a := require(t)
 	ctl := newClusterctl(t, a)
 	m := newManagement(t, a, ctl, "--bootstrap", "kubeadm:"+core, "--control-plane", "kubeadm:"+core)

@@ -1,6 +1,7 @@
 package capi
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -11,6 +12,10 @@ import (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(klog.Background())
+	if err := queue.prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	openstack.StopShared()
 	if dir, err := scratch(); err == nil {

@@ -45,7 +45,9 @@ type guestCluster struct {
 // kubeadm join in a guest of a real Nova. A MachineHealthCheck replaces a guest whose kubelet
 // has been stopped.
 func TestRealGuests(t *testing.T) {
+	turn := queue.add(10)
 	t.Parallel()
+	turn.await(t)
 	image := guestcloud.Require(t)
 	a := require(t)
 	ctl := newClusterctl(t, a)

@@ -13,7 +13,9 @@ import (
 // TestClusterAPI goes through the life of Clusters with workers of ours: one whose
 // control plane is somebody else's, and one that is its own.
 func TestClusterAPI(t *testing.T) {
+	turn := queue.add(9)
 	t.Parallel()
+	turn.await(t)
 	a := require(t)
 	ctl := newClusterctl(t, a)
 	m := newManagement(t, a, ctl)

@@ -32,7 +32,9 @@ const firstReleasable = "config/simcloud"
 // TestUpgrade brings a Cluster with workers, made by the previous release, to this
 // tree with clusterctl.
 func TestUpgrade(t *testing.T) {
+	turn := queue.add(4)
 	t.Parallel()
+	turn.await(t)
 	a := require(t)
 	old := previous(t, a)
 	ctl := newClusterctl(t, old)
