@@ -54,7 +54,7 @@ func (g *Guest) AwaitConsole(pattern string) string {
 }
 
 // Run runs a shell command in the guest as soon as its agent answers, and returns what the
-// command printed and its exit code.
+// command printed and its exit code. It runs the command again if the guest restarts before it is known to have ended.
 func (g *Guest) Run(command string) (output string, code int) {
 	g.Helper()
 	g.must(until(g.Context(), func(ctx context.Context) (err error) {
@@ -81,17 +81,25 @@ func (g *Guest) run(ctx context.Context, command string) (string, int, error) {
 		Out      []byte `json:"out-data"`
 		Err      []byte `json:"err-data"`
 	}
+	var lost error
 	err = until(ctx, func(ctx context.Context) error {
-		if err := g.ask(ctx, "guest-exec-status", map[string]any{"pid": started.PID}, &ended); err != nil {
-			return err
+		err := g.ask(ctx, "guest-exec-status", map[string]any{"pid": started.PID}, &ended)
+		if refused, ok := errors.AsType[refusal](err); ok {
+			lost = refused // the guest has restarted, and its agent does not know the process
+			return nil
 		}
-		if !ended.Exited {
+		if err == nil && !ended.Exited {
 			return errRuns
 		}
-		return nil
+		return err
 	})
-	return string(ended.Out) + string(ended.Err), ended.ExitCode, err
+	return string(ended.Out) + string(ended.Err), ended.ExitCode, errors.Join(err, lost)
 }
+
+// refusal is what the agent says to a command that it does not carry out.
+type refusal string
+
+func (r refusal) Error() string { return "the guest's agent refuses: " + string(r) }
 
 // ask asks the guest's agent.
 func (g *Guest) ask(ctx context.Context, command string, arguments, answer any) error {
@@ -125,7 +133,7 @@ func (g *Guest) ask(ctx context.Context, command string, arguments, answer any) 
 		return fmt.Errorf("the guest's agent says %q: %w", line, err)
 	}
 	if said.Error != nil {
-		return errors.New(said.Error.Desc)
+		return refusal(said.Error.Desc)
 	}
 	return json.Unmarshal(said.Return, answer)
 }
