@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // kubelets are those of all VMs of a cloud, and the cloud's controller manager.
@@ -34,9 +36,8 @@ type kubelets struct {
 // run plays until ctx ends.
 func (k *kubelets) run(ctx context.Context) {
 	const period = 200 * time.Millisecond
-	tick := time.NewTicker(period)
-	defer tick.Stop()
 	for {
+		began := time.Now()
 		err := k.look(ctx)
 		k.mu.Lock()
 		k.last = err
@@ -44,7 +45,7 @@ func (k *kubelets) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(stack.Pause(period, time.Since(began))):
 		}
 	}
 }

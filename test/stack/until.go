@@ -16,15 +16,20 @@ func (e fatalError) Unwrap() error { return e.err }
 // Fatal marks an error that waiting does not resolve.
 func Fatal(err error) error { return fatalError{err} }
 
+// Pause returns how long to wait between two looks of which the last took so long. What is looked at runs on the same
+// processors, so that looking takes a fifth of the time at most, unless it takes long.
+func Pause(shortest, took time.Duration) time.Duration {
+	return max(shortest, min(4*took, time.Second))
+}
+
 // Until calls check until it returns nil, at least once, and returns its last
 // error when the time is over, when ctx ends, or when the error is fatal.
 func Until(ctx context.Context, within time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	var last error
 	for {
+		began := time.Now()
 		err := check(ctx)
 		if err == nil {
 			return nil
@@ -38,7 +43,7 @@ func Until(ctx context.Context, within time.Duration, check func(context.Context
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("after %s: %w", within, last)
-		case <-tick.C:
+		case <-time.After(Pause(100*time.Millisecond, time.Since(began))):
 		}
 	}
 }

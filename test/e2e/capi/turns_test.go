@@ -39,7 +39,7 @@ func (q *turns) prepare() error {
 			q.free = n
 		}
 	})
-	// Past flag.Set, after which Ginkgo, which a test of Cluster API's uses, takes the flag for the user's and refuses it.
+	// flag.Set would make the flag look like the user's, which Ginkgo refuses.
 	return flag.Lookup("test.parallel").Value.Set("100")
 }
 

@@ -15,6 +15,8 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	inmemory "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime"
 	"sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/server"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // Host is where the endpoints of all clusters are.
@@ -127,12 +129,13 @@ func (g *Guests) Files(id string) map[string]string {
 func (g *Guests) Run(ctx context.Context) error {
 	const period = 200 * time.Millisecond
 	for ctx.Err() == nil {
+		began := time.Now()
 		if all, err := g.cloud.VMs(ctx); err == nil {
 			g.look(ctx, all)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(period):
+		case <-time.After(stack.Pause(period, time.Since(began))):
 		}
 	}
 	return g.end(context.WithoutCancel(ctx))
