@@ -29,7 +29,7 @@ type scaled struct {
 // TestAutoscaler plays the upstream autoscaler on Cluster API, and runs
 // it where the environment names one.
 func TestAutoscaler(t *testing.T) {
-	turn := queue.add(4)
+	turn := queue.add(2)
 	t.Parallel()
 	turn.await(t)
 	a := require(t)

@@ -34,7 +34,7 @@ var hooks = provider{
 // feature gates for that and our runtime extension; and replaces them where that
 // is not possible.
 func TestInPlaceUpdates(t *testing.T) {
-	turn := queue.add(4)
+	turn := queue.add(2)
 	t.Parallel()
 	turn.await(t)
 	a := require(t)

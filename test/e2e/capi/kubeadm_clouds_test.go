@@ -37,7 +37,7 @@ type life struct {
 // boot data as their cloud hands it out, and reach the API server through its load balancer,
 // or where kube-vip is to hold its address.
 func TestKubeadmClouds(t *testing.T) {
-	turn := queue.add(12)
+	turn := queue.add(11)
 	t.Parallel()
 	turn.await(t)
 	a := require(t)

@@ -41,7 +41,7 @@ const imagePrefix = "kubernetes-"
 // made with kubeadm on VMs, with Cluster API's own kubeadm providers. The guests of
 // the VMs are doubles that read the boot data.
 func TestKubeadm(t *testing.T) {
-	turn := queue.add(8)
+	turn := queue.add(7)
 	t.Parallel()
 	turn.await(t)
 	a := require(t)

@@ -29,7 +29,7 @@ const (
 // fail and people scale in the middle. TestKilledAfterEachWrite of package
 // migration does so with each pair of controllers and each write of each command.
 func TestMigrationFaults(t *testing.T) {
-	turn := queue.add(7)
+	turn := queue.add(6)
 	t.Parallel()
 	turn.await(t)
 	a := require(t)

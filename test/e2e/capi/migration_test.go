@@ -31,7 +31,7 @@ const (
 // API and back, with what else people have beside them, and scales and rolls them
 // on each side. Managers run with the flags and permissions that the bundles ship.
 func TestMigration(t *testing.T) {
-	turn := queue.add(7)
+	turn := queue.add(6)
 	t.Parallel()
 	turn.await(t)
 	a := require(t)

@@ -22,7 +22,7 @@ import (
 // five, and sizes to match. The orphan collector keeps the VMs of the others, and kubectl
 // mcm recover gives them their Machines back: the same VMs, the same Nodes.
 func TestRecover(t *testing.T) {
-	turn := queue.add(2)
+	turn := queue.add(1)
 	t.Parallel()
 	turn.await(t)
 	const before, after = 1, 5

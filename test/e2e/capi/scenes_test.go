@@ -13,7 +13,7 @@ import (
 // TestClusterAPI goes through the life of Clusters with workers of ours: one whose
 // control plane is somebody else's, and one that is its own.
 func TestClusterAPI(t *testing.T) {
-	turn := queue.add(9)
+	turn := queue.add(7)
 	t.Parallel()
 	turn.await(t)
 	a := require(t)

@@ -30,7 +30,7 @@ var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 // made, the test starts their programs, with the flags and ServiceAccounts that they
 // have, and a proxy finds what has the names of Services.
 func TestTutorial(t *testing.T) {
-	turn := queue.add(3)
+	turn := queue.add(2)
 	t.Parallel()
 	turn.await(t)
 	a := require(t)

@@ -32,7 +32,7 @@ const firstReleasable = "config/simcloud"
 // TestUpgrade brings a Cluster with workers, made by the previous release, to this
 // tree with clusterctl.
 func TestUpgrade(t *testing.T) {
-	turn := queue.add(4)
+	turn := queue.add(2)
 	t.Parallel()
 	turn.await(t)
 	a := require(t)
