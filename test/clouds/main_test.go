@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
@@ -30,6 +33,7 @@ var ec2 *ec2test.Cloud
 var arm *azuretest.Cloud
 
 func TestMain(m *testing.M) {
+	ctrl.SetLogger(klog.Background()) // of clients, which complain of its absence
 	code := run(m)
 	openstack.StopShared()
 	os.Exit(code)
