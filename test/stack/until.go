@@ -16,8 +16,8 @@ func (e fatalError) Unwrap() error { return e.err }
 // Fatal marks an error that waiting does not resolve.
 func Fatal(err error) error { return fatalError{err} }
 
-// Pause returns how long to wait between two looks of which the last took so long. What is looked at runs on the same
-// processors, so that looking takes a fifth of the time at most, unless it takes long.
+// Pause returns how long a poll waits after a check that took so long: four times as long, but at most a second, and
+// never less than shortest. Tests share the processors with what they check.
 func Pause(shortest, took time.Duration) time.Duration {
 	return max(shortest, min(4*took, time.Second))
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// testsAtOnce is how many tests of this package run at once on two processors, unless -parallel says otherwise. They
-// wait for managers most of the time.
+// testsAtOnce is how many tests of this package run at once on two processors, unless -parallel says otherwise. Three
+// keep both busy to nine tenths and more.
 const testsAtOnce = 3
 
 // queue starts the tests of this package, those that take longest first. go test starts them in any order, and may
@@ -30,7 +30,7 @@ type turn struct {
 	begin   chan struct{}
 }
 
-// prepare takes the number of tests at once from go test, and has it start all of them, so that the queue decides.
+// prepare takes over from go test how many tests run at once: go test starts all of them, and they wait in the queue.
 func (q *turns) prepare() error {
 	flag.Parse()
 	q.free = testsAtOnce
@@ -43,8 +43,8 @@ func (q *turns) prepare() error {
 	return flag.Lookup("test.parallel").Value.Set("100")
 }
 
-// add has a test wait that takes about so many minutes. It comes before t.Parallel, which goes on when every test that
-// go test runs has been added.
+// add puts a test into the queue that takes about so many minutes. A test calls it before t.Parallel, which returns
+// once every test of the run has been added.
 func (q *turns) add(minutes int) turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
