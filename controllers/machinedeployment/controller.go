@@ -49,17 +49,22 @@ type Deps struct {
 // concurrent use by different objects.
 type Controller struct {
 	Deps
-	own            *fresh.Client // Client, which reads its own writes
+	cache          client.Reader     // what Client reads from, however far it is behind
+	own            *fresh.Client     // Client, which reads its own writes
+	ownSets        *fresh.Dependents // the same for the sets
 	gate           *hold.Gate
 	prunedProgress fresh.Dropped[*machinev1.Progress]
 }
 
 // New returns a Controller. It wraps d.Client so that the controller reads its own writes.
 func New(d Deps) *Controller {
-	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock},
+	sets := fresh.NewDependents(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock},
+		&machinev1.MachineSet{})
+	own := fresh.NewClient(fresh.ClientDeps{Client: sets, Live: d.Live, Clock: d.Clock},
 		&machinev1.MachineDeployment{})
+	cache := d.Client
 	d.Client = own
-	return &Controller{Deps: d, own: own, gate: hold.New(hold.Deps{
+	return &Controller{Deps: d, cache: cache, own: own, ownSets: sets, gate: hold.New(hold.Deps{
 		Client: d.Client, Clock: d.Clock, Events: d.Events,
 	})}
 }

@@ -72,7 +72,7 @@ type scope struct {
 // observe reads from the caches what a reconcile needs.
 func (c *Controller) observe(ctx context.Context, d *machinev1.MachineDeployment) (*scope, error) {
 	s := &scope{Controller: c, d: d, desired: d.DeepCopy(), now: c.Clock.Now(), nodes: map[string]*corev1.Node{}}
-	sets, err := c.listSets(ctx, d.Namespace, string(d.UID))
+	sets, err := c.listOwnedSets(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +87,23 @@ func (c *Controller) observe(ctx context.Context, d *machinev1.MachineDeployment
 	}
 	s.findNewSet()
 	return s, nil
+}
+
+// listOwnedSets returns the sets of a deployment, oldest first. It fails with a conflict if the
+// cache does not show what this process last wrote to one of them: how large a set may be depends
+// on all others, and the optimistic lock of its patch covers it alone.
+func (c *Controller) listOwnedSets(ctx context.Context, d *machinev1.MachineDeployment) ([]*machinev1.MachineSet,
+	error,
+) {
+	sets, err := c.listSets(ctx, d.Namespace, string(d.UID))
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]client.Object, len(sets))
+	for i, set := range sets {
+		objects[i] = set
+	}
+	return sets, c.ownSets.Check(ctx, d.UID, objects)
 }
 
 // listSets returns the sets that owner controls, oldest first; with an empty owner

@@ -171,7 +171,7 @@ func (c *Controller) deploymentsOfMachine(ctx context.Context, o client.Object) 
 		return nil
 	}
 	set := &machinev1.MachineSet{}
-	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: ref.Name}, set,
+	if err := c.cache.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: ref.Name}, set,
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the set is gone, and its own event has come
 	}

@@ -74,16 +74,34 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 		return err
 	}
 	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.written, key)
+		c.forget(key)
 		return err
 	}
+	return c.check(ctx, key, o)
+}
+
+// check returns why o, which the cache shows, cannot be read; nil if it can.
+func (c *Client) check(ctx context.Context, key types.NamespacedName, o client.Object) error {
 	w := c.shown(key, o)
 	if !w.ended(o) && !older(o.GetResourceVersion(), w.version) {
 		return nil
 	}
 	return c.behind(ctx, key, o, w)
+}
+
+// forget forgets what was written to an object that is gone.
+func (c *Client) forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.written, key)
+}
+
+// wasShown reports whether the cache has shown what was last written to an object.
+func (c *Client) wasShown(key types.NamespacedName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.written[key]
+	return !older(w.shown, w.version)
 }
 
 // ended reports whether the write removed the last finalizer of o.
@@ -98,7 +116,17 @@ func (c *Client) behind(ctx context.Context, key types.NamespacedName, o client.
 	} else if w.ended(o) {
 		return apierrors.NewNotFound(c.resource(), key.Name)
 	}
+	return c.conflict(key)
+}
+
+// conflict returns the error of an object that the cache shows too old, or not at all.
+func (c *Client) conflict(key types.NamespacedName) error {
 	return apierrors.NewConflict(c.resource(), key.Name, errBehind)
+}
+
+// empty returns a new object of the kind.
+func (c *Client) empty() client.Object {
+	return reflect.New(c.kind.Elem()).Interface().(client.Object) //nolint:forcetypeassert // as what Get reads
 }
 
 // shown records the version that the cache shows of an object, and returns what was
@@ -120,7 +148,7 @@ func (c *Client) shown(key types.NamespacedName, o client.Object) version {
 // update from then on, so that its controller looks again until the cache shows it: the API
 // server may still be restored.
 func (c *Client) lost(ctx context.Context, key types.NamespacedName, w version) (bool, error) {
-	live := reflect.New(c.kind.Elem()).Interface().(client.Object) //nolint:forcetypeassert // as what Get reads
+	live := c.empty()
 	if err := c.live.Get(ctx, key, live); client.IgnoreNotFound(err) != nil {
 		return false, err
 	} else if err == nil && (w.ended(live) || older(live.GetResourceVersion(), w.version)) {

@@ -2,6 +2,7 @@
 //
 //   - [Client] refuses to read an object that is older than what its controller
 //     wrote;
+//   - [Dependents] refuses a list of an owner's objects that lacks such a write;
 //   - [Writes] completes a list with the objects that the controller wrote;
 //   - [Recheck] has a controller look once more at what it wrote, which a restore of
 //     the API server may have undone;

@@ -1,0 +1,104 @@
+package machinedeployment
+
+import (
+	"context"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// formerSets is a cache that shows the sets as they were; nil: as they are.
+type formerSets struct {
+	client.Client
+	sets []machinev1.MachineSet
+}
+
+func (c *formerSets) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := c.Client.List(ctx, list, opts...)
+	into, ok := list.(*machinev1.MachineSetList)
+	if !ok || c.sets == nil || err != nil {
+		return err
+	}
+	former := map[string]machinev1.MachineSet{}
+	for _, set := range c.sets {
+		former[set.Name] = set
+	}
+	shown := into.Items[:0]
+	for _, set := range into.Items {
+		if set, ok := former[set.Name]; ok {
+			shown = append(shown, set)
+		}
+	}
+	into.Items = shown
+	return nil
+}
+
+func (c *formerSets) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	set, ok := o.(*machinev1.MachineSet)
+	if !ok || c.sets == nil {
+		return c.Client.Get(ctx, key, o, opts...)
+	}
+	for _, former := range c.sets {
+		if former.Name == key.Name {
+			former.DeepCopyInto(set)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(machinev1.GroupVersion.WithResource("machinesets").GroupResource(), key.Name)
+}
+
+// TestRollbackOnStaleSets: the template is rolled back right after a set got its first machine, before the cache shows
+// that. The former set, which is the current one again, would get a machine in its place, and its optimistic lock
+// knows of no other set.
+func TestRollbackOnStaleSets(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		surge  int32
+		moment func(*env) bool // when the cache stops to show sets
+	}{
+		"Resized": {"The new set is shown without its machine.", 0, func(env *env) bool {
+			return env.set("v1").Spec.Replicas == 1 && env.set("v1").Status.Replicas == 1
+		}},
+		"Created": {"The third set is not shown at all.", 1, func(env *env) bool {
+			if len(env.sets()) < 2 || env.set("v1").Status.Replicas != 1 || env.asked() != 2 {
+				return false
+			}
+			env.changeSpec(class("v3"))
+			return true
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := newEnv(t, deployment(2, func(d *machinev1.MachineDeployment) {
+				d.Spec.Strategy = rollingUpdate(tc.surge, 1-tc.surge)
+			}))
+			cache := &formerSets{Client: env.Client}
+			deps := env.c.Deps
+			deps.Client = cache
+			env.c = New(deps)
+			env.run()
+			env.changeSpec(class("v2"))
+			for !tc.moment(env) {
+				env.pass()
+				env.playSets()
+				env.playMachines()
+			}
+			cache.sets = env.sets()
+			env.pass()
+			env.changeSpec(class("v1"))
+			asked := env.asked()
+			if wait := env.pass().RequeueAfter; wait <= 0 {
+				t.Error("nothing wakes it when the cache shows the sets")
+			}
+			if env.asked() > asked {
+				t.Errorf("%s: %d machines are asked for, %d before\n%s", tc.reason, env.asked(), asked, env.describe())
+			}
+			cache.sets = nil
+			env.run()
+		})
+	}
+}
