@@ -33,7 +33,14 @@ func TestMigrationFaults(t *testing.T) {
 	t.Parallel()
 	turn.await(t)
 	a := require(t)
-	f := &faults{bothAPIs: newBothAPIs(t, a)}
+	f := &faults{}
+	// CI keeps the end of a failed test's output, and the logs of all servers come before it.
+	t.Cleanup(func() {
+		for _, failure := range f.failures {
+			t.Log(failure)
+		}
+	})
+	f.bothAPIs = newBothAPIs(t, a)
 	manager := f.startBoth(t)
 	for i := range namespaces {
 		f.namespace(t, f.space(i))
@@ -51,7 +58,8 @@ func TestMigrationFaults(t *testing.T) {
 // faults is where they happen.
 type faults struct {
 	*bothAPIs
-	kills atomic.Int32 // commands that were killed
+	kills    atomic.Int32 // commands that were killed
+	failures []string
 }
 
 func (f *faults) space(i int) string { return fmt.Sprintf("faults-%d", i%namespaces) }
@@ -139,7 +147,10 @@ func (f *faults) each(t *testing.T, stories []*story, chapter func(*story, conte
 			ended++
 			done(ended)
 			if err != nil {
-				t.Errorf("%s, killed after write %d: %v\n%s", s.h.Pool, s.kill, err, s.h.tell(context.WithoutCancel(t.Context())))
+				failure := fmt.Sprintf("%s, killed after write %d: %v\n%s", s.h.Pool, s.kill, err,
+					s.h.tell(context.WithoutCancel(t.Context())))
+				f.failures = append(f.failures, failure)
+				t.Error(failure)
 			}
 		})
 	}
