@@ -105,6 +105,9 @@ func (s *scope) createNewSet(ctx context.Context, size int) (bool, error) {
 		return false, err
 	}
 	set := s.buildNewSet(size)
+	if err := s.checkUnanswered(set.Name); err != nil {
+		return false, err
+	}
 	err := s.Client.Create(ctx, set)
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -143,6 +146,7 @@ func (s *scope) cacheLacksSets(ctx context.Context) (bool, error) {
 			return false, hold.Behind(set.Name)
 		}
 		if replicas, found := known[set.UID]; !found || replicas < set.Spec.Replicas {
+			s.ownSets.Saw(set)
 			s.requeue = staleCacheRetry // the watch event of the set comes sooner
 			return true, nil
 		}
@@ -197,6 +201,9 @@ func (s *scope) resolveNameConflict(ctx context.Context, name string) error {
 		return fmt.Errorf("read MachineSet %s: %w", name, err)
 	}
 	ours := metav1.IsControlledBy(set, s.d) && machinev1.SameTemplate(&s.d.Spec.Template, &set.Spec.Template)
+	if ours {
+		s.ownSets.Saw(set)
+	}
 	if apierrors.IsNotFound(err) || ours {
 		s.requeue = staleCacheRetry
 		return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -41,6 +42,11 @@ func (s *scope) setReplicasAnnotations(set *machinev1.MachineSet) {
 // patch. All were decided from the same deployment, so one uncached read confirms
 // it for all of them.
 func (s *scope) patchSets(ctx context.Context) error {
+	if slices.ContainsFunc(s.sets, (*ownedSet).resized) {
+		if err := s.checkUnanswered(""); err != nil {
+			return err
+		}
+	}
 	ensureCurrent := sync.OnceValue(func() error { return s.ensureCacheCurrent(ctx) })
 	var errs []error
 	for _, o := range s.sets {
@@ -48,6 +54,30 @@ func (s *scope) patchSets(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
+
+// checkUnanswered returns a conflict while a request of this process to resize a set, or to create
+// one, got no answer and may still arrive: the sizes of the others were decided as if it never did.
+// One that is repeated now, and the creation of the set with that name, may arrive.
+func (s *scope) checkUnanswered(created string) error {
+	for _, o := range s.ownSets.Pending(s.d.UID) {
+		asked, ok := o.(*machinev1.MachineSet)
+		if !ok || asked.Name == created {
+			continue
+		}
+		var is, becomes int32
+		if i := slices.IndexFunc(s.sets, func(o *ownedSet) bool { return o.observed.Name == asked.Name }); i >= 0 {
+			is, becomes = s.sets[i].observed.Spec.Replicas, s.sets[i].desired.Spec.Replicas
+		}
+		if asked.Spec.Replicas != is && asked.Spec.Replicas != becomes {
+			resource := machinev1.GroupVersion.WithResource("machinesets").GroupResource()
+			return apierrors.NewConflict(resource, asked.Name, errors.New("a request to size it got no answer yet"))
+		}
+	}
+	return nil
+}
+
+// resized reports whether the set is to have other replicas.
+func (o *ownedSet) resized() bool { return o.observed.Spec.Replicas != o.desired.Spec.Replicas }
 
 func (s *scope) patchSet(ctx context.Context, o *ownedSet, ensureCurrent func() error) error {
 	if o.deleting() || setUnchanged(o.observed, o.desired) {

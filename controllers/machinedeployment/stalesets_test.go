@@ -2,19 +2,52 @@ package machinedeployment
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // formerSets is a cache that shows the sets as they were; nil: as they are.
 type formerSets struct {
 	client.Client
-	sets []machinev1.MachineSet
+	sets   []machinev1.MachineSet
+	answer answer
 }
+
+// answer is what becomes of writes.
+type answer string
+
+const (
+	answered answer = "Answered"
+	silent   answer = "NoAnswer" // they take effect all the same
+	pending  answer = "Pending"  // they have not arrived yet
+)
+
+func (c *formerSets) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	return c.write(func() error { return c.Client.Patch(ctx, o, p, opts...) })
+}
+
+func (c *formerSets) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	return c.write(func() error { return c.Client.Create(ctx, o, opts...) })
+}
+
+func (c *formerSets) write(do func() error) error {
+	if c.answer == pending {
+		return errReset
+	}
+	if err := do(); err != nil || c.answer == answered {
+		return err
+	}
+	return errReset
+}
+
+var errReset = errors.New("connection reset by peer")
 
 func (c *formerSets) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	err := c.Client.List(ctx, list, opts...)
@@ -71,34 +104,61 @@ func TestRollbackOnStaleSets(t *testing.T) {
 			return true
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env := newEnv(t, deployment(2, func(d *machinev1.MachineDeployment) {
-				d.Spec.Strategy = rollingUpdate(tc.surge, 1-tc.surge)
-			}))
-			cache := &formerSets{Client: env.Client}
-			deps := env.c.Deps
-			deps.Client = cache
-			env.c = New(deps)
-			env.run()
-			env.changeSpec(class("v2"))
-			for !tc.moment(env) {
-				env.pass()
-				env.playSets()
-				env.playMachines()
-			}
-			cache.sets = env.sets()
-			env.pass()
-			env.changeSpec(class("v1"))
-			asked := env.asked()
-			if wait := env.pass().RequeueAfter; wait <= 0 {
-				t.Error("nothing wakes it when the cache shows the sets")
-			}
-			if env.asked() > asked {
-				t.Errorf("%s: %d machines are asked for, %d before\n%s", tc.reason, env.asked(), asked, env.describe())
-			}
-			cache.sets = nil
-			env.run()
-		})
+		for _, answer := range []answer{answered, silent, pending} {
+			t.Run(fmt.Sprintf("%s/%s", name, answer), func(t *testing.T) {
+				t.Parallel()
+				rollBackOnStaleSets(t, answer, tc.surge, tc.moment, tc.reason)
+			})
+		}
+	}
+}
+
+// rollBackOnStaleSets rolls back right after the write that follows the moment.
+func rollBackOnStaleSets(t *testing.T, answer answer, surge int32, moment func(*env) bool, reason string) {
+	t.Helper()
+	env := newEnv(t, deployment(2, func(d *machinev1.MachineDeployment) {
+		d.Spec.Strategy = rollingUpdate(surge, 1-surge)
+	}))
+	cache := &formerSets{Client: env.Client, answer: answered}
+	deps := env.c.Deps
+	deps.Client = cache
+	env.c = New(deps)
+	env.run()
+	env.changeSpec(class("v2"))
+	for !moment(env) {
+		env.pass()
+		env.playSets()
+		env.playMachines()
+	}
+	cache.sets, cache.answer = env.sets(), answer
+	if _, err := env.try(); (err != nil) != (answer != answered) {
+		t.Fatal(err)
+	}
+	cache.answer = answered
+	env.changeSpec(class("v1"))
+	asked := env.asked()
+	if wait := env.pass().RequeueAfter; wait <= 0 {
+		t.Error("nothing wakes it when the cache shows the sets")
+	}
+	if env.asked() > asked {
+		t.Errorf("%s: %d machines are asked for, %d before\n%s", reason, env.asked(), asked, env.describe())
+	}
+	cache.sets = nil
+	env.Clock.SetTime(env.Clock.Now().Add(fence.Reach))
+	env.run()
+}
+
+// TestMachineOfAStaleSet: what happens to a machine is not missed because the cache does not show yet what was written
+// to its set.
+func TestMachineOfAStaleSet(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, deployment(1))
+	env.run()
+	newer := env.set("v1")
+	newer.ResourceVersion += "0"
+	env.c.ownSets.Saw(newer)
+	machine := env.machines()[0]
+	if got := env.c.deploymentsOfMachine(t.Context(), &machine); len(got) != 1 || got[0] != pool {
+		t.Errorf("the deployments of the machine are %v, want %v", got, pool)
 	}
 }

@@ -2,9 +2,7 @@ package machineset
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
@@ -89,7 +88,7 @@ func (c *Controller) createMachine(ctx context.Context, s *scope, ordinal int64)
 		s.memory.batch.done[ordinal] = true
 		return m.Name, nil
 	case !apierrors.IsAlreadyExists(err):
-		if !rejected(err) {
+		if !fresh.Rejected(err) {
 			s.memory.batch.unanswered = c.Clock.Now()
 		}
 		return "", fmt.Errorf("create Machine %s: %w", m.Name, err)
@@ -124,16 +123,6 @@ func (c *Controller) chooseClass(ctx context.Context, s *scope, m *machinev1.Mac
 		m.Spec.Class.Name = next.Name
 	}
 	return nil
-}
-
-// rejected reports whether the error proves that the API server created or deleted nothing.
-func rejected(err error) bool {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok {
-		return false
-	}
-	code := status.ErrStatus.Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
 // rememberCreated adds a Machine that the cache may not show yet.

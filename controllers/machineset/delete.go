@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
@@ -68,7 +69,7 @@ func (c *Controller) deleteMachine(ctx context.Context, s *scope, m *machinev1.M
 
 // noteDelete remembers a request to delete m that got no answer, and forgets it after one that did.
 func (r *memory) noteDelete(m *machinev1.Machine, at time.Time, err error) {
-	if err == nil || rejected(err) {
+	if err == nil || fresh.Rejected(err) {
 		delete(r.deletes, m.UID)
 		return
 	}

@@ -3,6 +3,7 @@ package fresh
 import (
 	"context"
 	"errors"
+	"net/http"
 	"reflect"
 	"strings"
 	"sync"
@@ -55,7 +56,7 @@ type version struct {
 	uid     types.UID
 	version string
 	gone    bool      // the write removed the last finalizer of an object in deletion
-	shown   string    // the version that Get last read
+	shown   string    // the version that was last read
 	checked time.Time // when it was written, or last read from the API server
 }
 
@@ -96,12 +97,11 @@ func (c *Client) forget(key types.NamespacedName) {
 	delete(c.written, key)
 }
 
-// wasShown reports whether the cache has shown what was last written to an object.
-func (c *Client) wasShown(key types.NamespacedName) bool {
+// lastWrite returns what was last written to an object; zero if nothing is known.
+func (c *Client) lastWrite(key types.NamespacedName) version {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := c.written[key]
-	return !older(w.shown, w.version)
+	return c.written[key]
 }
 
 // ended reports whether the write removed the last finalizer of o.
@@ -213,9 +213,14 @@ func (s statusWriter) Patch(ctx context.Context, o client.Object, p client.Patch
 // the error of the write. A late answer to an earlier write changes nothing.
 func (c *Client) record(ctx context.Context, o client.Object, err error) error {
 	NoteWrite(ctx, err)
-	if err != nil || reflect.TypeOf(o) != c.kind {
-		return err
+	if err == nil && reflect.TypeOf(o) == c.kind {
+		c.remember(o)
 	}
+	return err
+}
+
+// remember remembers that the API server has o, so that the cache has to show it.
+func (c *Client) remember(o client.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(o)
@@ -226,7 +231,16 @@ func (c *Client) record(ctx context.Context, o client.Object, err error) error {
 			checked: c.clock.Now(),
 		}
 	}
-	return nil
+}
+
+// Rejected reports whether the error of a write proves that the API server did nothing.
+func Rejected(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return false
+	}
+	code := status.ErrStatus.Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
 // Foreign passes updates that this process did not write, beside all events that

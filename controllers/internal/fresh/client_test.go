@@ -29,6 +29,8 @@ type env struct {
 	down   bool         // the API server answers no read
 	answer *corev1.Node // what a write returns
 	gone   bool         // writes find nothing
+	// failure is why writes fail; nil: they do not, or the API server is down.
+	failure error
 }
 
 func newEnv(t *testing.T) *env {
@@ -53,6 +55,9 @@ func newEnv(t *testing.T) *env {
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 			return show(e.cached, key, o)
 		},
+		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			return e.stored(o)
+		},
 		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 			return e.stored(o)
 		},
@@ -70,6 +75,9 @@ func newEnv(t *testing.T) *env {
 }
 
 func (e *env) stored(o client.Object) error {
+	if e.failure != nil {
+		return e.failure
+	}
 	if e.gone {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, o.GetName())
 	}

@@ -6,8 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // ownedBy returns a Node that an owner controls.
@@ -15,6 +18,12 @@ func ownedBy(owner, version string) *corev1.Node {
 	n := node(version)
 	n.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}
 	return n
+}
+
+func newDependents(t *testing.T) (*env, *Dependents) {
+	t.Helper()
+	e := newEnv(t)
+	return e, NewDependents(ClientDeps{Client: e.Client.Client, Live: e.Client.live, Clock: e.wall}, &corev1.Node{})
 }
 
 // TestCheck: the owner "a" has one object, which is written in version 10.
@@ -47,8 +56,7 @@ func TestCheck(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEnv(t)
-			d := &Dependents{Client: e.Client, of: map[types.UID]map[types.NamespacedName]bool{}}
+			e, d := newDependents(t)
 			e.answer = ownedBy("a", "10")
 			if err := d.Patch(t.Context(), &corev1.Node{}, client.MergeFrom(&corev1.Node{})); err != nil {
 				t.Fatal(err)
@@ -61,10 +69,8 @@ func TestCheck(t *testing.T) {
 				listed = append(listed, tc.cached)
 			}
 			e.cached, e.live, e.down = tc.cached, tc.live, tc.down
-			got := "ok"
-			if err := d.Check(t.Context(), "a", listed); err != nil {
-				got = string(apierrors.ReasonForError(err))
-			}
+			e.wall.SetTime(e.wall.Now().Add(missingPeriod))
+			got := reasonOf(d.Check(t.Context(), "a", listed))
 			if got != tc.want || e.asked != tc.requests || len(d.of) != tc.kept {
 				t.Errorf("Check() = %s after %d requests, %d owners are remembered, want %s, %d, %d: %s", got, e.asked,
 					len(d.of), tc.want, tc.requests, tc.kept, tc.reason)
@@ -76,16 +82,80 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckAfterAWriteThatFailed: it promises nothing.
+// TestCheckAfterAWriteThatFailed: the object has version 9, and what was asked for may have happened.
 func TestCheckAfterAWriteThatFailed(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t)
-	d := &Dependents{Client: e.Client, of: map[types.UID]map[types.NamespacedName]bool{}}
-	o := ownedBy("a", "9")
-	if d.Patch(t.Context(), o, client.MergeFrom(o)) == nil {
-		t.Fatal("the API server is down")
+	unanswered, refused := apierrors.NewServiceUnavailable("down"), apierrors.NewConflict(schema.GroupResource{}, "n", nil)
+	is, was := ownedBy("a", "10"), ownedBy("a", "9")
+	cases := map[string]struct {
+		reason       string
+		create       bool
+		failure      error
+		cached, live *corev1.Node
+		down         bool
+		now          string
+		pending      int    // writes that may still arrive
+		later        string // once fence.Reach has passed
+	}{
+		"Arrived":  {"It has happened, and the cache is behind.", false, unanswered, was, is, false, "Conflict", 0, "Conflict"},
+		"Shown":    {"It has happened, and the cache shows it.", false, unanswered, is, is, false, "ok", 0, "ok"},
+		"Pending":  {"It may still arrive.", false, unanswered, was, was, false, "ok", 1, "ok"},
+		"Refused":  {"It was refused for no reason that lasts.", false, refused, was, was, false, "ok", 0, "ok"},
+		"Outdated": {"Somebody wrote before.", false, refused, was, is, false, "Conflict", 0, "Conflict"},
+		"Created":  {"It was created after all.", true, unanswered, nil, is, false, "Conflict", 0, "Conflict"},
+		"Coming":   {"It may still be created.", true, unanswered, nil, nil, false, "ok", 1, "ok"},
+		"Exists":   {"It was there already.", true, refused, nil, is, false, "Conflict", 0, "Conflict"},
+		"Invalid":  {"It never will be.", true, refused, nil, nil, false, "ok", 0, "ok"},
+		"Down": {
+			"Nothing is known.", false, unanswered, was, was, true, "ServiceUnavailable", 1, "ServiceUnavailable",
+		},
 	}
-	if err := d.Check(t.Context(), "a", nil); err != nil || len(d.of) != 0 {
-		t.Errorf("error %v, %d owners are remembered", err, len(d.of))
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, d := newDependents(t)
+			e.failure, e.cached, e.live, e.down = tc.failure, tc.cached, tc.live, tc.down
+			var err error
+			if o := was.DeepCopy(); tc.create {
+				o.ResourceVersion = ""
+				err = d.Create(t.Context(), o)
+			} else {
+				err = d.Patch(t.Context(), o, client.MergeFrom(o))
+			}
+			if err == nil {
+				t.Fatal("the write did not fail")
+			}
+			var listed []client.Object
+			if tc.cached != nil {
+				listed = append(listed, tc.cached)
+			}
+			if got := reasonOf(d.Check(t.Context(), "a", listed)); got != tc.now || len(d.Pending("a")) != tc.pending {
+				t.Errorf("Check() = %s at once, %d are pending, want %s, %d: %s", got, len(d.Pending("a")), tc.now, tc.pending,
+					tc.reason)
+			}
+			e.wall.SetTime(e.wall.Now().Add(fence.Reach))
+			if got := reasonOf(d.Check(t.Context(), "a", listed)); got != tc.later || !tc.down && len(d.Pending("a")) > 0 {
+				t.Errorf("Check() = %s later, want %s: %s", got, tc.later, tc.reason)
+			}
+		})
+	}
+}
+
+// reasonOf is "ok" or the reason of an error.
+func reasonOf(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return string(apierrors.ReasonForError(err))
+}
+
+// TestSaw: an object that the API server has, and the cache does not show.
+func TestSaw(t *testing.T) {
+	t.Parallel()
+	e, d := newDependents(t)
+	d.Saw(ownedBy("a", "10"))
+	e.live = ownedBy("a", "10")
+	if got := reasonOf(d.Check(t.Context(), "a", nil)); got != "Conflict" {
+		t.Errorf("Check() = %s, want a conflict", got)
 	}
 }
