@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -103,6 +104,10 @@ func (w *env) playClusterAPI(o client.Object) {
 	key := client.ObjectKeyFromObject(o)
 	if err := w.api.Get(w.t.Context(), key, o); err != nil {
 		return
+	}
+	_, infra := o.(*infrav1.MCMMachine)
+	if _, moves := o.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]; infra && moves {
+		return // this provider leaves what clusterctl deletes to clusterctl
 	}
 	if w.setPaused(o) {
 		return

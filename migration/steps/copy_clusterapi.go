@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
@@ -58,6 +59,9 @@ func (e *Engine) copyToClusterAPI(ctx context.Context, m *move, s *migration.Poo
 	}
 	if done, waiting, err = e.removeStale(ctx, s, &want); err != nil || !done {
 		return false, waiting, err
+	}
+	if wrote, err := e.keep(ctx, remains(s, migration.ClusterAPI)); err != nil || wrote {
+		return false, "", err
 	}
 	if wrote, err := e.writeCopies(ctx, s, &want); err != nil || wrote {
 		return false, "", err
@@ -122,6 +126,21 @@ func (e *Engine) removeStale(ctx context.Context, s *migration.PoolState, want *
 		return false, pausePending(migration.ClusterAPI, missing), err
 	}
 	return false, "", e.remove(ctx, stale)
+}
+
+// keep takes the mark off objects that a command was about to remove when it was killed, and
+// reports whether there were any: this provider's controllers leave marked ones alone.
+func (e *Engine) keep(ctx context.Context, list []client.Object) (wrote bool, err error) {
+	for _, o := range list {
+		if _, marked := o.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]; !marked {
+			continue
+		}
+		if err := e.annotate(ctx, o, map[string]*string{clusterctlv1.DeleteForMoveAnnotation: nil}); err != nil {
+			return wrote, err
+		}
+		wrote = true
+	}
+	return wrote, nil
 }
 
 // staleCopies are the copies that are not wanted, or are being deleted.
