@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -96,12 +97,10 @@ func newIdentity() (string, error) {
 	return host + "_" + uuid.NewString(), nil
 }
 
-// Get reads all leases. A lease that does not exist counts as free.
+// Get reads all leases, at once. A lease that does not exist counts as free.
 func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	for i := range l.parts {
-		if err := l.parts[i].read(ctx); err != nil {
-			return nil, nil, err
-		}
+	if err := l.atOnce(func(i int) error { return l.parts[i].read(ctx) }); err != nil {
+		return nil, nil, err
 	}
 	var seen []resourcelock.LeaderElectionRecord
 	for _, p := range l.parts {
@@ -161,15 +160,12 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 		return l.release(ctx, record)
 	}
 	held, free, began := l.allOurs(), l.allFree(), l.clock.Now()
-	for i := range l.parts {
-		err := l.parts[i].write(ctx, l.recordFor(i, record))
-		if err == nil {
-			continue
-		}
-		if !held {
-			err = errors.Join(err, l.giveBack(ctx, i))
-		}
-		return fmt.Errorf("write lease %s: %w", l.parts[i].lock.Describe(), err)
+	write := l.take
+	if held {
+		write = l.renew
+	}
+	if err := write(ctx, record); err != nil {
+		return err
 	}
 	l.renewed.Store(l.clock.Now().UnixNano())
 	switch {
@@ -181,6 +177,40 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 		l.fence.Acquired(began)
 	}
 	return nil
+}
+
+// take takes all leases, one after the other, and gives back what it got where it does not get one.
+func (l *leaseLock) take(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	for i := range l.parts {
+		if err := l.write(ctx, i, record); err != nil {
+			return errors.Join(err, l.giveBack(ctx, i))
+		}
+	}
+	return nil
+}
+
+// renew renews all leases at once: one after the other they would take several times as long on a
+// slow API server, and be lost sooner the more APIs run.
+func (l *leaseLock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.atOnce(func(i int) error { return l.write(ctx, i, record) })
+}
+
+func (l *leaseLock) write(ctx context.Context, i int, record resourcelock.LeaderElectionRecord) error {
+	if err := l.parts[i].write(ctx, l.recordFor(i, record)); err != nil {
+		return fmt.Errorf("write lease %s: %w", l.parts[i].lock.Describe(), err)
+	}
+	return nil
+}
+
+// atOnce does something with each lease, and returns when all of it has ended.
+func (l *leaseLock) atOnce(do func(i int) error) error {
+	failed := make([]error, len(l.parts))
+	var all sync.WaitGroup
+	for i := range l.parts {
+		all.Go(func() { failed[i] = do(i) })
+	}
+	all.Wait()
+	return errors.Join(failed...)
 }
 
 // recordFor is record with the history of that lease, not of another.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +130,33 @@ func newClientset() *fake.Clientset {
 	c.PrependReactor("create", "leases", stamp)
 	c.PrependReactor("update", "leases", stamp)
 	return c
+}
+
+// slowLeases are those of an API server that takes so many nanoseconds for each request.
+type slowLeases struct {
+	coordinationv1client.LeasesGetter
+	delay atomic.Int64
+}
+
+func (s *slowLeases) Leases(namespace string) coordinationv1client.LeaseInterface {
+	return slowLease{s.LeasesGetter.Leases(namespace), s}
+}
+
+type slowLease struct {
+	coordinationv1client.LeaseInterface
+	of *slowLeases
+}
+
+func (s slowLease) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
+	time.Sleep(time.Duration(s.of.delay.Load()))
+	return s.LeaseInterface.Get(ctx, name, o)
+}
+
+func (s slowLease) Update(ctx context.Context, l *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease,
+	error,
+) {
+	time.Sleep(time.Duration(s.of.delay.Load()))
+	return s.LeaseInterface.Update(ctx, l, o)
 }
 
 func newStage(t *testing.T) *stage {

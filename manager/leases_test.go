@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 const (
@@ -43,6 +45,25 @@ func TestTwoOfUs(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if !s.leads("b") {
 			t.Errorf("b does not lead 5s after a released the leases; held by %q", holders(t, c))
+		}
+	})
+}
+
+// TestSlowAPIServer: the leases of all APIs are kept where each request takes three seconds. One after the other they
+// would take longer than the renew deadline.
+func TestSlowAPIServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		leases := &slowLeases{LeasesGetter: newClientset().CoordinationV1()}
+		lock := newLeaseLock(leases, "ns", "us", clock.RealClock{}, fence.New(clock.RealClock{}, 10*time.Second),
+			"a", "b", "c", "d", "e")
+		s.contend(t.Context(), "us", lock, false)
+		time.Sleep(time.Second)
+		leases.delay.Store(int64(3 * time.Second))
+		time.Sleep(5 * time.Minute)
+		if !s.leads("us") {
+			t.Error("the leases were lost")
 		}
 	})
 }

@@ -3,7 +3,6 @@ package manager
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -128,8 +127,13 @@ func targetOf(cl cluster.Cluster, config *rest.Config) (*controllers.Target, err
 	return &controllers.Target{Client: effects.NewClient(c), Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
 }
 
-// newLock returns the lock on the leases of these names, or nil if none is to be held. Its
-// requests end in time for another attempt before the leases are lost.
+// renewalRequests are the requests of one lease that may have to fit into the renew deadline, one
+// after the other. Those of all leases are made at once.
+const renewalRequests = 4
+
+// newLock returns the lock on the leases of these names, or nil if none is to be held. An elector
+// that renews writes first, and reads and writes again where that fails: with renewalRequests one
+// of these may time out, and the leases are kept.
 func (o *Options) newLock(control *rest.Config, names []string) (*leaseLock, error) {
 	if !o.election.elect || len(names) == 0 {
 		return nil, nil //nolint:nilnil // no lock is a setting
@@ -138,9 +142,8 @@ func (o *Options) newLock(control *rest.Config, names []string) (*leaseLock, err
 	if err != nil {
 		return nil, err
 	}
-	requests := time.Duration(2 * len(names)) // each is read and written
 	c := rest.AddUserAgent(rest.CopyConfig(control), "leader-election")
-	c.Timeout = o.election.renewDeadline / requests
+	c.Timeout = o.election.renewDeadline / renewalRequests
 	clients, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		return nil, err

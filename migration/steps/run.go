@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -41,7 +42,7 @@ func (e *Engine) run(ctx context.Context, m *move, goal migration.Phase) error {
 		waiting, err := e.step(ctx, m)
 		switch {
 		case apierrors.IsConflict(err):
-			waiting = "somebody else is writing: " + err.Error()
+			waiting = cmp.Or(m.waiting, "somebody else is writing: "+err.Error())
 		case err != nil:
 			return fmt.Errorf("%s, %s: %w", m.Pool, m.Phase, err)
 		}
@@ -82,11 +83,8 @@ func (e *Engine) await(ctx context.Context, m *move, waiting string) error {
 		return ctx.Err()
 	}
 	now := e.Clock.Now()
-	if m.since.IsZero() {
-		m.since = now
-	}
 	if waiting != m.waiting {
-		m.waiting = waiting
+		m.waiting, m.since = waiting, now
 		e.report(m)
 	}
 	if now.Sub(m.since) >= m.timeout {

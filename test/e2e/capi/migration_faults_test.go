@@ -244,7 +244,7 @@ func (s *story) first(ctx context.Context) error {
 		}
 		return eventually(ctx, s.h.onClusterAPI(small, false))
 	case s.home():
-		if err := s.killed(ctx, toClusterAPI, s.kill); err != nil {
+		if err := s.killed(ctx, toClusterAPI, s.kill); err != nil && !isAway(err) {
 			return err
 		}
 		if err := s.h.insist(ctx, rollBack, s.h.options()); err != nil {
