@@ -60,9 +60,6 @@ func (e *Engine) copyToClusterAPI(ctx context.Context, m *move, s *migration.Poo
 	if done, waiting, err = e.removeStale(ctx, s, &want); err != nil || !done {
 		return false, waiting, err
 	}
-	if wrote, err := e.keep(ctx, remains(s, migration.ClusterAPI)); err != nil || wrote {
-		return false, "", err
-	}
 	if wrote, err := e.writeCopies(ctx, s, &want); err != nil || wrote {
 		return false, "", err
 	}
@@ -114,13 +111,14 @@ func refuse(p migration.Pool, findings []migration.Finding) error {
 }
 
 // removeStale removes copies of machines that are gone from the old side, or that
-// were made for another VM.
+// were made for another VM, and keeps all others.
 func (e *Engine) removeStale(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (done bool,
 	waiting string, err error,
 ) {
 	stale := staleCopies(s, want)
 	if len(stale) == 0 {
-		return true, "", nil
+		wrote, err := e.keep(ctx, remains(s, migration.ClusterAPI))
+		return !wrote && err == nil, "", err
 	}
 	if missing, err := e.pause(ctx, "", stale); err != nil || len(missing) > 0 {
 		return false, pausePending(migration.ClusterAPI, missing), err

@@ -97,8 +97,8 @@ func TestCheckAfterAWriteThatFailed(t *testing.T) {
 		pending      int    // writes that may still arrive
 		later        string // once fence.Reach has passed
 	}{
-		"Arrived":  {"It has happened, and the cache is behind.", false, unanswered, was, is, false, "Conflict", 0, "Conflict"},
-		"Shown":    {"It has happened, and the cache shows it.", false, unanswered, is, is, false, "ok", 0, "ok"},
+		"Arrived":  {"It happened, and the cache is behind.", false, unanswered, was, is, false, "Conflict", 0, "Conflict"},
+		"Shown":    {"It happened, and the cache shows it.", false, unanswered, is, is, false, "ok", 0, "ok"},
 		"Pending":  {"It may still arrive.", false, unanswered, was, was, false, "ok", 1, "ok"},
 		"Refused":  {"It was refused for no reason that lasts.", false, refused, was, was, false, "ok", 0, "ok"},
 		"Outdated": {"Somebody wrote before.", false, refused, was, is, false, "Conflict", 0, "Conflict"},
