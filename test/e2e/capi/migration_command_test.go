@@ -91,7 +91,7 @@ func (r *run) client(through client.WithWatch) client.Client {
 
 // engine is the command's, which looks more often than a person needs.
 func (d *bothAPIs) engine(r *run, progress func(steps.Progress)) *steps.Engine {
-	const look = 200 * time.Millisecond
+	const look = 500 * time.Millisecond
 	cl := r.client(d.api)
 	return steps.New(steps.Deps{
 		Control: cl, Target: cl, Clock: clock.RealClock{}, Progress: progress,
@@ -168,7 +168,7 @@ func isAway(err error) bool {
 
 // eventually asks now and then until a check passes.
 func eventually(ctx context.Context, check func(context.Context) error) error {
-	const look = 250 * time.Millisecond
+	const look = 500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
