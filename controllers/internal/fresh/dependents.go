@@ -27,11 +27,11 @@ type Dependents struct {
 
 	mu sync.Mutex
 	// of are the objects that were listed or written, by UID of their owner.
-	of map[types.UID]map[types.NamespacedName]doubt
+	of map[types.UID]map[types.NamespacedName]failedWrite
 }
 
-// doubt is a write that failed and may have taken effect; zero: there is none.
-type doubt struct {
+// failedWrite is a write that failed and may have taken effect; zero: there is none.
+type failedWrite struct {
 	asked    client.Object // what was to be written
 	base     string        // the version that was written to; empty: it was a creation
 	at       time.Time
@@ -40,7 +40,7 @@ type doubt struct {
 
 // NewDependents returns Dependents of the kind of o.
 func NewDependents(d ClientDeps, o client.Object) *Dependents {
-	return &Dependents{Client: NewClient(d, o), of: map[types.UID]map[types.NamespacedName]doubt{}}
+	return &Dependents{Client: NewClient(d, o), of: map[types.UID]map[types.NamespacedName]failedWrite{}}
 }
 
 // Create creates o.
@@ -64,9 +64,9 @@ func (d *Dependents) note(o client.Object, base string, err error) error {
 	if owner == nil || reflect.TypeOf(o) != d.kind {
 		return err
 	}
-	var x doubt
+	var x failedWrite
 	if err != nil {
-		x = doubt{asked: o, base: base, at: d.clock.Now(), rejected: Rejected(err)}
+		x = failedWrite{asked: o, base: base, at: d.clock.Now(), rejected: Rejected(err)}
 	}
 	d.set(owner.UID, client.ObjectKeyFromObject(o), x)
 	return err
@@ -76,7 +76,7 @@ func (d *Dependents) note(o client.Object, base string, err error) error {
 func (d *Dependents) Saw(o client.Object) {
 	d.remember(o)
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
-		d.set(owner.UID, client.ObjectKeyFromObject(o), doubt{})
+		d.set(owner.UID, client.ObjectKeyFromObject(o), failedWrite{})
 	}
 }
 
@@ -124,9 +124,9 @@ func (d *Dependents) Pending(owner types.UID) (asked []client.Object) {
 
 // resolve finds out whether a write that failed has taken effect, and reports whether it still
 // may. A patch with a precondition cannot any more once the object has another version.
-func (d *Dependents) resolve(ctx context.Context, owner types.UID, key types.NamespacedName, x doubt) (pending bool,
-	err error,
-) {
+func (d *Dependents) resolve(ctx context.Context, owner types.UID, key types.NamespacedName,
+	x failedWrite,
+) (pending bool, err error) {
 	if x.asked == nil {
 		return false, nil
 	}
@@ -140,23 +140,23 @@ func (d *Dependents) resolve(ctx context.Context, owner types.UID, key types.Nam
 	case !x.rejected && d.clock.Since(x.at) < fence.Reach:
 		return true, nil
 	}
-	d.set(owner, key, doubt{})
+	d.set(owner, key, failedWrite{})
 	return false, nil
 }
 
 // known returns the objects of an owner that were listed or written.
-func (d *Dependents) known(owner types.UID) map[types.NamespacedName]doubt {
+func (d *Dependents) known(owner types.UID) map[types.NamespacedName]failedWrite {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.of[owner])
 }
 
 // set remembers an object of an owner.
-func (d *Dependents) set(owner types.UID, key types.NamespacedName, x doubt) {
+func (d *Dependents) set(owner types.UID, key types.NamespacedName, x failedWrite) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of[owner] == nil {
-		d.of[owner] = map[types.NamespacedName]doubt{}
+		d.of[owner] = map[types.NamespacedName]failedWrite{}
 	}
 	d.of[owner][key] = x
 }
@@ -167,7 +167,7 @@ func (d *Dependents) list(owner types.UID, key types.NamespacedName) {
 	_, known := d.of[owner][key]
 	d.mu.Unlock()
 	if !known {
-		d.set(owner, key, doubt{})
+		d.set(owner, key, failedWrite{})
 	}
 }
 
@@ -205,8 +205,9 @@ func (d *Dependents) checkGone(ctx context.Context, key types.NamespacedName) er
 		}
 		err := d.live.Get(ctx, key, d.empty())
 		if err == nil {
-			w.checked = d.clock.Now()
-			d.replace(key, d.lastWrite(key), w)
+			looked := w
+			looked.checked = d.clock.Now()
+			d.replace(key, w, looked)
 			return d.conflict(key)
 		}
 		if !apierrors.IsNotFound(err) {
