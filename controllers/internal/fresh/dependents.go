@@ -38,6 +38,9 @@ type failedWrite struct {
 	rejected bool // the API server refused it, maybe because of what is there already
 }
 
+// unanswered reports whether the API server may still carry it out.
+func (x failedWrite) unanswered() bool { return x.asked != nil && !x.rejected }
+
 // NewDependents returns Dependents of the kind of o.
 func NewDependents(d ClientDeps, o client.Object) *Dependents {
 	return &Dependents{Client: NewClient(d, o), of: map[types.UID]map[types.NamespacedName]failedWrite{}}
@@ -68,7 +71,12 @@ func (d *Dependents) note(o client.Object, base string, err error) error {
 	if err != nil {
 		x = failedWrite{asked: o, base: base, at: d.clock.Now(), rejected: Rejected(err)}
 	}
-	d.set(owner.UID, client.ObjectKeyFromObject(o), x)
+	d.update(owner.UID, client.ObjectKeyFromObject(o), func(was failedWrite) failedWrite {
+		if x.rejected && was.unanswered() {
+			return was // it may still arrive, whatever became of this one
+		}
+		return x
+	})
 	return err
 }
 
@@ -151,24 +159,24 @@ func (d *Dependents) known(owner types.UID) map[types.NamespacedName]failedWrite
 	return maps.Clone(d.of[owner])
 }
 
-// set remembers an object of an owner.
+// set remembers an object of an owner, and the last write to it that failed.
 func (d *Dependents) set(owner types.UID, key types.NamespacedName, x failedWrite) {
+	d.update(owner, key, func(failedWrite) failedWrite { return x })
+}
+
+// list remembers an object of an owner that the cache shows.
+func (d *Dependents) list(owner types.UID, key types.NamespacedName) {
+	d.update(owner, key, func(was failedWrite) failedWrite { return was })
+}
+
+// update remembers an object of an owner, and what follows from the last write to it that failed.
+func (d *Dependents) update(owner types.UID, key types.NamespacedName, follows func(failedWrite) failedWrite) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of[owner] == nil {
 		d.of[owner] = map[types.NamespacedName]failedWrite{}
 	}
-	d.of[owner][key] = x
-}
-
-// list remembers an object of an owner that the cache shows.
-func (d *Dependents) list(owner types.UID, key types.NamespacedName) {
-	d.mu.Lock()
-	_, known := d.of[owner][key]
-	d.mu.Unlock()
-	if !known {
-		d.set(owner, key, failedWrite{})
-	}
+	d.of[owner][key] = follows(d.of[owner][key])
 }
 
 // leave forgets that an owner has an object.

@@ -141,6 +141,49 @@ func TestCheckAfterAWriteThatFailed(t *testing.T) {
 	}
 }
 
+// TestRefusedAfterUnanswered: a request that got no answer is still on its way when the API server refuses
+// another one. Only an object of another version shows that the first cannot arrive any more.
+func TestRefusedAfterUnanswered(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		base    string // of the request that is refused; the first has "9", and creations have none
+		create  bool
+		pending int
+	}{
+		"SameVersion":  {"9", false, 1},
+		"OtherVersion": {"10", false, 0},
+		"Created":      {"", true, 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, d := newDependents(t)
+			write := func(version string, failure error) {
+				e.failure = failure
+				o := ownedBy("a", version)
+				if tc.create {
+					o.ResourceVersion = ""
+					_ = d.Create(t.Context(), o)
+				} else {
+					_ = d.Patch(t.Context(), o, client.MergeFrom(o))
+				}
+			}
+			write("9", apierrors.NewServiceUnavailable("down"))
+			write(tc.base, apierrors.NewTooManyRequests("later", 1))
+			e.live = ownedBy("a", tc.base)
+			if tc.create {
+				e.live = nil
+			}
+			if got := reasonOf(d.Check(t.Context(), "a", nil)); got == "ServiceUnavailable" {
+				t.Fatal("the API server answers")
+			}
+			if got := len(d.Pending("a")); got != tc.pending {
+				t.Errorf("%d requests are pending, want %d", got, tc.pending)
+			}
+		})
+	}
+}
+
 // reasonOf is "ok" or the reason of an error.
 func reasonOf(err error) string {
 	if err == nil {
