@@ -60,6 +60,9 @@ type scope struct {
 	collisions *int32
 	// heldObject is the set or machine that is held for a migration; "" if none is.
 	heldObject string
+	// unanswered is the set whose size may still change by a request of this process that got
+	// no answer, which the sizes of the others wait for; "" if there is none.
+	unanswered string
 	// failing is how the new machines of a rollout failed to join.
 	failing joining.Rollout
 	// capacityMissing is true while a rolling update lacks capacity for its surge; fellBack

@@ -69,6 +69,7 @@ func (s *scope) checkUnanswered(created string) error {
 			is, becomes = s.sets[i].observed.Spec.Replicas, s.sets[i].desired.Spec.Replicas
 		}
 		if asked.Spec.Replicas != is && asked.Spec.Replicas != becomes {
+			s.unanswered = asked.Name
 			resource := machinev1.GroupVersion.WithResource("machinesets").GroupResource()
 			return apierrors.NewConflict(resource, asked.Name, errors.New("a request to size it got no answer yet"))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -142,6 +143,9 @@ func rollBackOnStaleSets(t *testing.T, answer answer, surge int32, moment func(*
 	}
 	if env.asked() > asked {
 		t.Errorf("%s: %d machines are asked for, %d before\n%s", reason, env.asked(), asked, env.describe())
+	}
+	if said := strings.Contains(env.waitsFor(), "did not answer the last request"); said != (answer == pending) {
+		t.Errorf("the status says %q", env.waitsFor())
 	}
 	cache.sets = nil
 	env.Clock.SetTime(env.Clock.Now().Add(fence.Reach))

@@ -15,6 +15,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // report writes the status if it differs, emits Events about problems of the spec,
@@ -231,9 +232,7 @@ func (s *scope) replicasReady(status *machinev1.MachineDeploymentStatus) metav1.
 	c := metav1.Condition{Type: machinev1.ConditionReplicasReady, Status: metav1.ConditionFalse}
 	c.Message = fmt.Sprintf("%d of %d machines are updated, %d available, %d old ones are left",
 		status.UpdatedReplicas, s.d.Spec.Replicas, status.AvailableReplicas, status.Replicas-status.UpdatedReplicas)
-	if s.d.Spec.Paused {
-		c.Message += "; rollouts are paused: set spec.paused to false to resume them"
-	}
+	c.Message += s.pausedText() + s.unansweredText()
 	switch names := s.frozenSets(); {
 	case s.heldObject != "":
 		c.Reason, c.Message = machinev1.ReasonHeld, s.heldMessage()
@@ -255,6 +254,23 @@ func (s *scope) replicasReady(status *machinev1.MachineDeploymentStatus) metav1.
 		c.Reason = machinev1.ReasonScalingDown
 	}
 	return c
+}
+
+// pausedText is what the message adds while the user has paused rollouts.
+func (s *scope) pausedText() string {
+	if !s.d.Spec.Paused {
+		return ""
+	}
+	return "; rollouts are paused: set spec.paused to false to resume them"
+}
+
+// unansweredText is what the message adds while a request to size a set may still arrive.
+func (s *scope) unansweredText() string {
+	if s.unanswered == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the API server did not answer the last request to size machine set %s: no other is sized until "+
+		"it has arrived, or for %s", s.unanswered, fence.Reach)
 }
 
 // surgeText is what the message adds while the cloud has no capacity for surge.
