@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"sync"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/steps"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -157,13 +157,15 @@ func (h *movingPool) insist(ctx context.Context, l leg, o migration.Options) err
 	}
 }
 
-// isAway reports whether an error is that the API server is not there.
+// isAway reports whether an error is that the API server is not there, or has just come. A
+// connection to one that is killed breaks in more ways than can be listed: each is a [url.Error].
 func isAway(err error) bool {
-	return err != nil && (utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
-		utilnet.IsProbableEOF(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
-		apierrors.IsTooManyRequests(err) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err))
+	if _, broken := errors.AsType[*url.Error](err); broken {
+		return !errors.Is(err, context.Canceled)
+	}
+	return err != nil && (apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err))
 }
 
 // eventually asks now and then until a check passes.
