@@ -87,140 +87,140 @@ func New(d Deps) *Controller {
 // It does nothing for an object that is paused: after a move, the source must not remove
 // anything.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	f, err := c.observe(ctx, req.NamespacedName)
-	if err != nil || f == nil {
+	s, err := c.observe(ctx, req.NamespacedName)
+	if err != nil || s == nil {
 		return outcome.Of(0, err)
 	}
 	switch {
-	case f.paused != "":
-		return outcome.Of(0, c.report(ctx, f))
-	case !f.cp.DeletionTimestamp.IsZero():
-		return c.leave(ctx, f)
+	case s.paused != "":
+		return outcome.Of(0, c.report(ctx, s))
+	case !s.cp.DeletionTimestamp.IsZero():
+		return c.leave(ctx, s)
 	}
-	err = f.recordOutcome(c.act(ctx, f))
-	return outcome.Of(f.wait, errors.Join(err, c.report(ctx, f)))
+	err = s.recordOutcome(c.act(ctx, s))
+	return outcome.Of(s.wait, errors.Join(err, c.report(ctx, s)))
 }
 
 // recordOutcome records how act has ended, and returns an error that is retried with
 // back-off.
-func (f *facts) recordOutcome(err error) error {
+func (s *scope) recordOutcome(err error) error {
 	if p, told := errors.AsType[*problem](err); told {
-		f.problem = p
+		s.problem = p
 		return nil
 	}
 	if apierrors.IsForbidden(err) {
-		f.problem = &problem{controlplanev1.ReasonForbidden, f.forbidden(err), true}
-		f.wait = forbiddenRetry
+		s.problem = &problem{controlplanev1.ReasonForbidden, s.forbidden(err), true}
+		s.wait = forbiddenRetry
 		return nil
 	}
-	f.failed = err != nil
+	s.failed = err != nil
 	return err
 }
 
 // forbidden names what the API server refused, and how to give the permissions to it. Admission and
 // quotas refuse with the same status, so permissions are only the likely cause.
-func (f *facts) forbidden(err error) string {
-	if !isTrue(f.cp.Spec.SelfHosted) && f.cp.Annotations[controlplanev1.HomeAnnotation] == "" {
+func (s *scope) forbidden(err error) string {
+	if !isTrue(s.cp.Spec.SelfHosted) && s.cp.Annotations[controlplanev1.HomeAnnotation] == "" {
 		return fmt.Sprintf("the API server refused: %s; if it is for a lack of permissions, bind ClusterRole "+
 			"capmcm-control-plane-manager to this manager (tried again every %s)", err, forbiddenRetry)
 	}
 	return fmt.Sprintf("spec.selfHosted: the API server refused: %s; if it is for a lack of permissions, which are "+
 		"opt-in: kubectl apply -f self-hosted-cluster.yaml && kubectl apply -n %s -f self-hosted-namespace.yaml, both of "+
 		"the release; with the Helm chart, add this namespace to clusterAPI.selfHosted.namespaces (tried again every %s)",
-		err, f.cp.Namespace, forbiddenRetry)
+		err, s.cp.Namespace, forbiddenRetry)
 }
 
 // act creates what is missing.
-func (c *Controller) act(ctx context.Context, f *facts) error {
-	if err := c.claim(ctx, f); err != nil {
+func (c *Controller) act(ctx context.Context, s *scope) error {
+	if err := c.claim(ctx, s); err != nil {
 		return err
 	}
-	if f.cluster == nil {
-		if err := c.unclaim(ctx, f); err != nil {
+	if s.cluster == nil {
+		if err := c.unclaim(ctx, s); err != nil {
 			return err
 		}
 		return wait(controlplanev1.ReasonWaitingForCluster,
 			"no Cluster owns this object yet; name it in spec.controlPlaneRef of one")
 	}
-	made, err := c.kubeconfig(ctx, f)
+	made, err := c.kubeconfig(ctx, s)
 	if err != nil {
 		return err
 	}
-	if err := c.store(ctx, f, made); err != nil {
+	if err := c.store(ctx, s, made); err != nil {
 		return err
 	}
-	if err := c.fillEndpoint(ctx, f, made); err != nil {
+	if err := c.fillEndpoint(ctx, s, made); err != nil {
 		return err
 	}
-	return c.unclaim(ctx, f)
+	return c.unclaim(ctx, s)
 }
 
 // unclaim removes the identity of an object that is self-hosted no longer. Until its
 // new kubeconfig is stored, the Cluster uses the one with that identity.
-func (c *Controller) unclaim(ctx context.Context, f *facts) error {
-	if isTrue(f.cp.Spec.SelfHosted) || f.cp.Annotations[controlplanev1.HomeAnnotation] == "" {
+func (c *Controller) unclaim(ctx context.Context, s *scope) error {
+	if isTrue(s.cp.Spec.SelfHosted) || s.cp.Annotations[controlplanev1.HomeAnnotation] == "" {
 		return nil
 	}
-	if err := c.removeIdentity(ctx, f); err != nil {
+	if err := c.removeIdentity(ctx, s); err != nil {
 		return err
 	}
-	return c.patch(ctx, f, func(cp *controlplanev1.MCMExternalControlPlane) {
+	return c.patch(ctx, s, func(cp *controlplanev1.MCMExternalControlPlane) {
 		machinev1.SetOrRemoveAnnotation(cp, controlplanev1.HomeAnnotation, "")
 	})
 }
 
 // claim adds the finalizer to the object, before anything is created for it.
-func (c *Controller) claim(ctx context.Context, f *facts) error {
-	home := f.cp.Annotations[controlplanev1.HomeAnnotation]
-	if isTrue(f.cp.Spec.SelfHosted) && home == "" {
+func (c *Controller) claim(ctx context.Context, s *scope) error {
+	home := s.cp.Annotations[controlplanev1.HomeAnnotation]
+	if isTrue(s.cp.Spec.SelfHosted) && home == "" {
 		here, err := c.here(ctx)
 		if err != nil {
 			return err
 		}
 		// Without the permissions there is nothing to remove later, so the object gets no finalizer.
-		if err := c.mayMakeIdentity(ctx, f.cp); err != nil {
+		if err := c.mayMakeIdentity(ctx, s.cp); err != nil {
 			return err
 		}
 		home = here
 	}
-	return c.patch(ctx, f, func(cp *controlplanev1.MCMExternalControlPlane) {
+	return c.patch(ctx, s, func(cp *controlplanev1.MCMExternalControlPlane) {
 		controllerutil.AddFinalizer(cp, machinev1.MCMExternalControlPlaneFinalizer)
 		machinev1.SetOrRemoveAnnotation(cp, controlplanev1.HomeAnnotation, home)
 	})
 }
 
 // kubeconfig returns the kubeconfig that the Cluster should have.
-func (c *Controller) kubeconfig(ctx context.Context, f *facts) (kubeconfig, error) {
-	if !f.override().IsZero() && !f.override().IsValid() {
+func (c *Controller) kubeconfig(ctx context.Context, s *scope) (kubeconfig, error) {
+	if !s.override().IsZero() && !s.override().IsValid() {
 		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec, "spec.controlPlaneEndpoint: set both host and port, or none")
 	}
-	if f.secret != nil && !f.mine() {
+	if s.secret != nil && !s.mine() {
 		return kubeconfig{}, wrong(controlplanev1.ReasonSecretNameTaken,
 			"Secret %q has the name of the Cluster's kubeconfig and was not created for this object; remove it, or "+
 				"rename it and set "+
-				"spec.kubeconfigSecretRef.name", f.secret.Name)
+				"spec.kubeconfigSecretRef.name", s.secret.Name)
 	}
-	selfHosted := isTrue(f.cp.Spec.SelfHosted)
-	switch ref := f.cp.Spec.KubeconfigSecretRef; {
+	selfHosted := isTrue(s.cp.Spec.SelfHosted)
+	switch ref := s.cp.Spec.KubeconfigSecretRef; {
 	case selfHosted == (ref != nil):
 		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec,
 			"spec.kubeconfigSecretRef, spec.selfHosted: set exactly one of them")
 	case selfHosted:
-		return c.ownKubeconfig(ctx, f)
+		return c.ownKubeconfig(ctx, s)
 	default:
-		return c.givenKubeconfig(ctx, f, ref.Name)
+		return c.givenKubeconfig(ctx, s, ref.Name)
 	}
 }
 
 // patch applies change to the object, and writes it if it has changed.
-func (c *Controller) patch(ctx context.Context, f *facts, change func(*controlplanev1.MCMExternalControlPlane)) error {
-	status := f.cp.Status
-	changed, err := patch.Change(ctx, c.Client, f.cp, change)
+func (c *Controller) patch(ctx context.Context, s *scope, change func(*controlplanev1.MCMExternalControlPlane)) error {
+	status := s.cp.Status
+	changed, err := patch.Change(ctx, c.Client, s.cp, change)
 	if err != nil {
 		return fmt.Errorf("write MCMExternalControlPlane: %w", err)
 	}
 	changed.Status = status
-	f.cp = changed
+	s.cp = changed
 	return nil
 }
 

@@ -30,18 +30,18 @@ type kubeconfig struct {
 }
 
 // givenKubeconfig returns the kubeconfig in the Secret that the spec names.
-func (c *Controller) givenKubeconfig(ctx context.Context, f *facts, name string) (kubeconfig, error) {
+func (c *Controller) givenKubeconfig(ctx context.Context, s *scope, name string) (kubeconfig, error) {
 	const field = "spec.kubeconfigSecretRef.name"
-	if name == f.secretKey().Name {
+	if name == s.secretKey().Name {
 		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec,
 			"%s: %q is the name of the Secret that is made from it; give the kubeconfig in a Secret of another name", field,
 			name)
 	}
 	secret := &corev1.Secret{}
-	err := c.Client.Get(ctx, client.ObjectKey{Namespace: f.cp.Namespace, Name: name}, secret)
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
 		return kubeconfig{}, wrong(machinev1.ReasonSecretNotFound,
-			"%s: there is no Secret %q in namespace %q; create it or name another one", field, name, f.cp.Namespace)
+			"%s: there is no Secret %q in namespace %q; create it or name another one", field, name, s.cp.Namespace)
 	}
 	if err != nil {
 		return kubeconfig{}, fmt.Errorf("read Secret %s: %w", name, err)

@@ -84,10 +84,10 @@ func (c *Controller) mayMakeIdentity(ctx context.Context, cp *controlplanev1.MCM
 }
 
 // ensureIdentity makes what is missing of the identity and returns its ServiceAccount.
-func (c *Controller) ensureIdentity(ctx context.Context, f *facts) (*corev1.ServiceAccount, error) {
-	all := c.identity(f.cp)
+func (c *Controller) ensureIdentity(ctx context.Context, s *scope) (*corev1.ServiceAccount, error) {
+	all := c.identity(s.cp)
 	for i, want := range all {
-		got, err := c.ensure(ctx, f.cp, want)
+		got, err := c.ensure(ctx, s.cp, want)
 		if err != nil {
 			return nil, err
 		}

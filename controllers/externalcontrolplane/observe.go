@@ -16,8 +16,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 )
 
-// facts are what one reconcile has seen, and what it makes of it.
-type facts struct {
+// scope is what one reconcile has seen, and what it makes of it.
+type scope struct {
 	now      time.Time
 	cp       *controlplanev1.MCMExternalControlPlane
 	cluster  *clusterv1.Cluster  // nil until one owns the object
@@ -55,7 +55,7 @@ func wait(reason, format string, args ...any) error {
 
 // observe reads all that a decision needs, from the cache, and asks the API server of
 // the Cluster for its version. Without anything to do it returns nil.
-func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts, error) {
+func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*scope, error) {
 	cp := &controlplanev1.MCMExternalControlPlane{}
 	if err := c.Client.Get(ctx, key, cp); err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -67,69 +67,69 @@ func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts,
 	if err != nil {
 		return nil, err
 	}
-	f := &facts{
+	s := &scope{
 		now: c.Clock.Now(), cp: cp, cluster: cluster, paused: capi.Paused(cluster, cp), answered: -1,
 		versionErr: clustercache.ErrClusterNotConnected,
 	}
 	if cluster == nil {
-		return f, nil
+		return s, nil
 	}
 	secret := &corev1.Secret{}
-	err = c.Client.Get(ctx, f.secretKey(), secret)
+	err = c.Client.Get(ctx, s.secretKey(), secret)
 	switch {
 	case err == nil:
-		f.secret = secret
+		s.secret = secret
 	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("read Secret %s: %w", f.secretKey(), err)
+		return nil, fmt.Errorf("read Secret %s: %w", s.secretKey(), err)
 	}
 	var machines clusterv1.MachineList
 	if err := c.Client.List(ctx, &machines, client.InNamespace(cp.Namespace),
 		client.MatchingFields{machinesByCluster: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("list Machines of Cluster: %w", err)
 	}
-	f.machines = machines.Items
-	c.observeConnection(ctx, f)
-	c.observeVersion(ctx, f)
-	return f, nil
+	s.machines = machines.Items
+	c.observeConnection(ctx, s)
+	c.observeVersion(ctx, s)
+	return s, nil
 }
 
 // observeConnection asks the connections, which probe the API server by
 // themselves.
-func (c *Controller) observeConnection(ctx context.Context, f *facts) {
-	_, err := c.Clusters.GetReader(ctx, client.ObjectKeyFromObject(f.cluster))
-	f.connected = err == nil
+func (c *Controller) observeConnection(ctx context.Context, s *scope) {
+	_, err := c.Clusters.GetReader(ctx, client.ObjectKeyFromObject(s.cluster))
+	s.connected = err == nil
 	if at := c.Clusters.GetHealthCheckingState(ctx,
-		client.ObjectKeyFromObject(f.cluster)).LastProbeSuccessTime; !at.IsZero() {
-		f.answered = max(f.now.Sub(at), 0)
+		client.ObjectKeyFromObject(s.cluster)).LastProbeSuccessTime; !at.IsZero() {
+		s.answered = max(s.now.Sub(at), 0)
 	}
 }
 
 // secretKey is where the kubeconfig of the Cluster is.
 // Source: Cluster API contract v1beta2, control plane, "Cluster kubeconfig management".
-func (f *facts) secretKey() client.ObjectKey {
-	return client.ObjectKey{Namespace: f.cluster.Namespace, Name: f.cluster.Name + "-kubeconfig"}
+func (s *scope) secretKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.cluster.Namespace, Name: s.cluster.Name + "-kubeconfig"}
 }
 
 // reconnecting reports whether the API server has answered a moment ago: a connection
 // that is opened again is no outage.
-func (f *facts) reconnecting() bool {
-	return !f.connected && f.answered >= 0 && f.answered < silence
+func (s *scope) reconnecting() bool {
+	return !s.connected && s.answered >= 0 && s.answered < silence
 }
 
 // mine reports whether the kubeconfig Secret is this object's. The owner reference
 // alone does not say it, since it may have been lost in a restore.
-func (f *facts) mine() bool {
-	owner := metav1.GetControllerOf(f.secret)
+func (s *scope) mine() bool {
+	owner := metav1.GetControllerOf(s.secret)
 	if owner != nil {
-		return owner.Kind == kind && owner.Name == f.cp.Name
+		return owner.Kind == kind && owner.Name == s.cp.Name
 	}
-	return f.secret.Type == clusterv1.ClusterSecretType && f.secret.Labels[clusterv1.ClusterNameLabel] == f.cluster.Name
+	return s.secret.Type == clusterv1.ClusterSecretType && s.secret.Labels[clusterv1.ClusterNameLabel] == s.cluster.Name
 }
 
 // override is the endpoint that the user wants; zero if it was filled in here.
-func (f *facts) override() clusterv1.APIEndpoint {
-	e := f.cp.Spec.ControlPlaneEndpoint
-	if !e.IsZero() && e.String() == f.cp.Annotations[controlplanev1.FilledEndpointAnnotation] {
+func (s *scope) override() clusterv1.APIEndpoint {
+	e := s.cp.Spec.ControlPlaneEndpoint
+	if !e.IsZero() && e.String() == s.cp.Annotations[controlplanev1.FilledEndpointAnnotation] {
 		return clusterv1.APIEndpoint{}
 	}
 	return e

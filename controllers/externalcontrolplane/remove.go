@@ -19,26 +19,26 @@ import (
 )
 
 // leave removes the finalizer, or reports what keeps the object.
-func (c *Controller) leave(ctx context.Context, f *facts) (reconcile.Result, error) {
-	err := f.recordOutcome(c.remove(ctx, f))
-	if f.problem != nil {
-		err = errors.Join(err, c.report(ctx, f))
+func (c *Controller) leave(ctx context.Context, s *scope) (reconcile.Result, error) {
+	err := s.recordOutcome(c.remove(ctx, s))
+	if s.problem != nil {
+		err = errors.Join(err, c.report(ctx, s))
 	}
-	return outcome.Of(f.wait, err)
+	return outcome.Of(s.wait, err)
 }
 
 // remove deletes what was created for the object, and then the finalizer. The garbage
 // collector deletes the kubeconfig Secret.
-func (c *Controller) remove(ctx context.Context, f *facts) error {
-	if !slices.Contains(f.cp.Finalizers, machinev1.MCMExternalControlPlaneFinalizer) {
+func (c *Controller) remove(ctx context.Context, s *scope) error {
+	if !slices.Contains(s.cp.Finalizers, machinev1.MCMExternalControlPlaneFinalizer) {
 		return nil
 	}
-	if f.cp.Annotations[controlplanev1.HomeAnnotation] != "" {
-		if err := c.removeIdentity(ctx, f); err != nil {
+	if s.cp.Annotations[controlplanev1.HomeAnnotation] != "" {
+		if err := c.removeIdentity(ctx, s); err != nil {
 			return err
 		}
 	}
-	return patch.RemoveFinalizer(ctx, c.Client, f.cp.DeepCopy(), machinev1.MCMExternalControlPlaneFinalizer)
+	return patch.RemoveFinalizer(ctx, c.Client, s.cp.DeepCopy(), machinev1.MCMExternalControlPlaneFinalizer)
 }
 
 // removeIdentity deletes the bindings of the ServiceAccount, and then the ServiceAccount.
@@ -47,24 +47,24 @@ func (c *Controller) remove(ctx context.Context, f *facts) error {
 // The deletion of a namespace takes the manager's permissions in it first, and no user can give
 // them again. By then the bindings outside are gone, and the ServiceAccount has no permissions
 // but to its own token, so what is forbidden in the namespace is left.
-func (c *Controller) removeIdentity(ctx context.Context, f *facts) error {
+func (c *Controller) removeIdentity(ctx context.Context, s *scope) error {
 	here, err := c.here(ctx)
 	if err != nil {
 		return err
 	}
-	all := c.identity(f.cp)
+	all := c.identity(s.cp)
 	slices.Reverse(all)
-	if here != f.cp.Annotations[controlplanev1.HomeAnnotation] {
-		c.Events.Eventf(f.cp, corev1.EventTypeWarning, controlplanev1.ReasonMovedAway,
+	if here != s.cp.Annotations[controlplanev1.HomeAnnotation] {
+		c.Events.Eventf(s.cp, corev1.EventTypeWarning, controlplanev1.ReasonMovedAway,
 			"Nothing was removed from the workload cluster: this object was moved here; delete there what has the "+
 				"annotation %s=%s: %s, and what is bound to it",
-			controlplanev1.MadeForAnnotation, madeFor(f.cp), nameOf(all[len(all)-1]))
+			controlplanev1.MadeForAnnotation, madeFor(s.cp), nameOf(all[len(all)-1]))
 		return nil
 	}
 	var left []string
 	for _, o := range all {
-		err := c.removeOne(ctx, f, o)
-		if apierrors.IsForbidden(err) && o.GetNamespace() == f.cp.Namespace {
+		err := c.removeOne(ctx, s, o)
+		if apierrors.IsForbidden(err) && o.GetNamespace() == s.cp.Namespace {
 			left = append(left, nameOf(o))
 			continue
 		}
@@ -73,15 +73,15 @@ func (c *Controller) removeIdentity(ctx context.Context, f *facts) error {
 		}
 	}
 	if len(left) > 0 {
-		c.Events.Eventf(f.cp, corev1.EventTypeWarning, controlplanev1.ReasonForbidden,
+		c.Events.Eventf(s.cp, corev1.EventTypeWarning, controlplanev1.ReasonForbidden,
 			"Removed the bindings outside of namespace %s, but not what is in it: this manager lacks permissions; delete "+
-				"what there is of %s (not tried again)", f.cp.Namespace, strings.Join(left, ", "))
+				"what there is of %s (not tried again)", s.cp.Namespace, strings.Join(left, ", "))
 	}
 	return nil
 }
 
 // removeOne deletes one object of the identity, if it was created for this one.
-func (c *Controller) removeOne(ctx context.Context, f *facts, o client.Object) error {
+func (c *Controller) removeOne(ctx context.Context, s *scope, o client.Object) error {
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(o), o)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -89,7 +89,7 @@ func (c *Controller) removeOne(ctx context.Context, f *facts, o client.Object) e
 	if err != nil {
 		return fmt.Errorf("read %s: %w", nameOf(o), err)
 	}
-	if o.GetAnnotations()[controlplanev1.MadeForAnnotation] != madeFor(f.cp) {
+	if o.GetAnnotations()[controlplanev1.MadeForAnnotation] != madeFor(s.cp) {
 		return nil
 	}
 	return c.drop(ctx, o)

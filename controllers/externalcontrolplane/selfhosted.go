@@ -36,32 +36,32 @@ func (c *Controller) here(ctx context.Context) (string, error) {
 // ownKubeconfig returns the kubeconfig of a self-hosted Cluster. It means the
 // cluster that the object was made in: after a move to another management
 // cluster the old kubeconfig is kept, and renewed through itself.
-func (c *Controller) ownKubeconfig(ctx context.Context, f *facts) (kubeconfig, error) {
+func (c *Controller) ownKubeconfig(ctx context.Context, s *scope) (kubeconfig, error) {
 	here, err := c.here(ctx)
 	if err != nil {
 		return kubeconfig{}, err
 	}
-	old, _ := parseSecret(f.secret)
-	if here != f.cp.Annotations[controlplanev1.HomeAnnotation] {
-		return c.awayKubeconfig(ctx, f, old)
+	old, _ := parseSecret(s.secret)
+	if here != s.cp.Annotations[controlplanev1.HomeAnnotation] {
+		return c.awayKubeconfig(ctx, s, old)
 	}
-	cluster, err := c.ownCluster(ctx, f.cp.Namespace)
+	cluster, err := c.ownCluster(ctx, s.cp.Namespace)
 	if err != nil {
 		return kubeconfig{}, err
 	}
 	out := kubeconfig{cluster: cluster, user: old.user, notes: old.notes}
-	renew := c.due(f, out)
-	if !renew && f.connected {
+	renew := c.due(s, out)
+	if !renew && s.connected {
 		return out, nil // what is connected has all that it needs
 	}
-	account, err := c.ensureIdentity(ctx, f)
+	account, err := c.ensureIdentity(ctx, s)
 	if err != nil {
 		return kubeconfig{}, err
 	}
 	if !renew && out.notes[controlplanev1.TokenOfAnnotation] == string(account.UID) {
 		return out, nil
 	}
-	if err := c.renew(ctx, f, c.Client, account, &out); err != nil {
+	if err := c.renew(ctx, s, c.Client, account, &out); err != nil {
 		return kubeconfig{}, fmt.Errorf("request token of ServiceAccount %s: %w", account.Name, err)
 	}
 	return out, nil
@@ -69,25 +69,25 @@ func (c *Controller) ownKubeconfig(ctx context.Context, f *facts) (kubeconfig, e
 
 // awayKubeconfig keeps the kubeconfig of a Cluster that was moved away from the
 // cluster that it means.
-func (c *Controller) awayKubeconfig(ctx context.Context, f *facts, old kubeconfig) (kubeconfig, error) {
+func (c *Controller) awayKubeconfig(ctx context.Context, s *scope, old kubeconfig) (kubeconfig, error) {
 	if old.user == nil || old.user.Token == "" {
 		return kubeconfig{}, wrong(controlplanev1.ReasonMovedAway,
 			"spec.selfHosted: means another cluster than this one, from which the object was moved, and there is no "+
 				"kubeconfig of it; put one into a Secret and set spec.kubeconfigSecretRef.name instead")
 	}
-	if !c.due(f, old) {
+	if !c.due(s, old) {
 		return old, nil
 	}
 	failed := wait(controlplanev1.ReasonTokenNotRenewed,
 		"the token of the kubeconfig could not be renewed by its API server; it is tried again every 30s")
-	there, err := c.Clusters.GetUncachedClient(ctx, client.ObjectKeyFromObject(f.cluster))
+	there, err := c.Clusters.GetUncachedClient(ctx, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
-		f.wait = renewRetry
+		s.wait = renewRetry
 		return kubeconfig{}, failed
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: f.cp.Namespace, Name: accountName(f.cp)}}
-	if err := c.renew(ctx, f, there, account, &old); err != nil {
-		f.wait = renewRetry
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.cp.Namespace, Name: accountName(s.cp)}}
+	if err := c.renew(ctx, s, there, account, &old); err != nil {
+		s.wait = renewRetry
 		return kubeconfig{}, failed
 	}
 	return old, nil
@@ -108,18 +108,18 @@ func parseSecret(secret *corev1.Secret) (out kubeconfig, why string) {
 }
 
 // due reports whether k needs another token, and when it will.
-func (c *Controller) due(f *facts, k kubeconfig) bool {
+func (c *Controller) due(s *scope, k kubeconfig) bool {
 	at, err := time.Parse(time.RFC3339, k.notes[controlplanev1.RenewTokenAnnotation])
-	if err != nil || k.user == nil || k.user.Token == "" || !f.now.Before(at) {
+	if err != nil || k.user == nil || k.user.Token == "" || !s.now.Before(at) {
 		return true
 	}
-	f.wait = at.Sub(f.now)
+	s.wait = at.Sub(s.now)
 	return false
 }
 
 // renew asks for another token of account, with the permissions of w. It is renewed
 // after four fifths of its life, however long the API server makes that.
-func (c *Controller) renew(ctx context.Context, f *facts, w client.Client, account *corev1.ServiceAccount,
+func (c *Controller) renew(ctx context.Context, s *scope, w client.Client, account *corev1.ServiceAccount,
 	k *kubeconfig,
 ) error {
 	request := &authenticationv1.TokenRequest{}
@@ -128,17 +128,17 @@ func (c *Controller) renew(ctx context.Context, f *facts, w client.Client, accou
 	if err := w.SubResource("token").Create(ctx, account.DeepCopy(), request); err != nil {
 		return err
 	}
-	life := request.Status.ExpirationTimestamp.Sub(f.now)
+	life := request.Status.ExpirationTimestamp.Sub(s.now)
 	if life <= 0 {
 		life = tokenLifetime
 	}
-	f.wait = max(life/5*4, staleRetry)
+	s.wait = max(life/5*4, staleRetry)
 	if uid == "" {
 		uid = k.notes[controlplanev1.TokenOfAnnotation] // another cluster's, as it was
 	}
 	k.user = &clientcmdapi.AuthInfo{Token: request.Status.Token}
 	k.notes = map[string]string{
-		controlplanev1.RenewTokenAnnotation: f.now.Add(f.wait).UTC().Format(time.RFC3339),
+		controlplanev1.RenewTokenAnnotation: s.now.Add(s.wait).UTC().Format(time.RFC3339),
 		controlplanev1.TokenOfAnnotation:    uid,
 	}
 	return nil

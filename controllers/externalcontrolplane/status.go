@@ -22,34 +22,34 @@ import (
 
 // report writes the status if it has changed, and emits Events for what the user has to
 // correct.
-func (c *Controller) report(ctx context.Context, f *facts) error {
-	if f.paused == "" && f.cp.DeletionTimestamp.IsZero() {
-		f.recheck()
+func (c *Controller) report(ctx context.Context, s *scope) error {
+	if s.paused == "" && s.cp.DeletionTimestamp.IsZero() {
+		s.recheck()
 	}
-	changed := f.cp.DeepCopy()
-	changed.Status = statusOf(f)
-	if equality.Semantic.DeepEqual(f.cp.Status, changed.Status) {
+	changed := s.cp.DeepCopy()
+	changed.Status = statusOf(s)
+	if equality.Semantic.DeepEqual(s.cp.Status, changed.Status) {
 		return nil
 	}
-	if err := patch.Status(ctx, c.Client, f.cp, changed); client.IgnoreNotFound(err) != nil {
+	if err := patch.Status(ctx, c.Client, s.cp, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
 	}
-	c.announce(f, changed)
+	c.announce(s, changed)
 	return nil
 }
 
 // announce emits Events for the conditions that have changed and that the user has to act
 // on.
-func (c *Controller) announce(f *facts, changed *controlplanev1.MCMExternalControlPlane) {
+func (c *Controller) announce(s *scope, changed *controlplanev1.MCMExternalControlPlane) {
 	kinds := []string{controlplanev1.KubeletVersionsMatchCondition, controlplanev1.VersionReachedCondition}
 	switch {
-	case !f.cp.DeletionTimestamp.IsZero():
+	case !s.cp.DeletionTimestamp.IsZero():
 		kinds = []string{clusterv1.DeletingCondition}
-	case f.problem != nil && f.problem.bad:
+	case s.problem != nil && s.problem.bad:
 		kinds = append(kinds, controlplanev1.KubeconfigReadyCondition)
 	}
 	for _, kind := range kinds {
-		c.tell(changed, f.cp.Status.Conditions, kind)
+		c.tell(changed, s.cp.Status.Conditions, kind)
 	}
 }
 
@@ -64,85 +64,85 @@ func (c *Controller) tell(cp *controlplanev1.MCMExternalControlPlane, before []m
 }
 
 // recheck plans the next pass, which no event may cause.
-func (f *facts) recheck() {
+func (s *scope) recheck() {
 	switch {
-	case f.connected:
-		f.sooner(f.versionRecheck())
-	case f.reconnecting():
-		f.sooner(silence - f.answered)
+	case s.connected:
+		s.sooner(s.versionRecheck())
+	case s.reconnecting():
+		s.sooner(silence - s.answered)
 	}
 }
 
-func (f *facts) sooner(d time.Duration) {
-	if f.wait == 0 || d < f.wait {
-		f.wait = d
+func (s *scope) sooner(d time.Duration) {
+	if s.wait == 0 || d < s.wait {
+		s.wait = d
 	}
 }
 
 // statusOf derives the status from what was seen.
-func statusOf(f *facts) controlplanev1.MCMExternalControlPlaneStatus {
-	out := *f.cp.Status.DeepCopy()
+func statusOf(s *scope) controlplanev1.MCMExternalControlPlaneStatus {
+	out := *s.cp.Status.DeepCopy()
 	set := func(condition metav1.Condition) {
-		capi.SetCondition(&out.Conditions, condition, f.cp.Generation, f.now)
+		capi.SetCondition(&out.Conditions, condition, s.cp.Generation, s.now)
 	}
-	set(capi.PausedCondition(f.paused))
+	set(capi.PausedCondition(s.paused))
 	switch {
-	case f.paused != "":
+	case s.paused != "":
 		return out
-	case !f.cp.DeletionTimestamp.IsZero():
-		set(deletingCondition(f))
+	case !s.cp.DeletionTimestamp.IsZero():
+		set(deletingCondition(s))
 		return out
 	}
 	out.ExternalManagedControlPlane = new(true)
-	if f.connected {
+	if s.connected {
 		out.Initialization.ControlPlaneInitialized = new(true)
 	}
-	f.reportVersion(&out)
-	kubeconfig, available := kubeconfigCondition(f), availableCondition(f)
+	s.reportVersion(&out)
+	kubeconfig, available := kubeconfigCondition(s), availableCondition(s)
 	set(available)
-	if !f.failed {
+	if !s.failed {
 		set(kubeconfig)
 		set(readyCondition(kubeconfig, available))
 	}
-	if f.cluster != nil {
-		set(versionsCondition(f.machines))
+	if s.cluster != nil {
+		set(versionsCondition(s.machines))
 	}
-	if f.cluster != nil && !f.reconnecting() {
-		set(reachedCondition(f))
+	if s.cluster != nil && !s.reconnecting() {
+		set(reachedCondition(s))
 	}
 	return out
 }
 
-func kubeconfigCondition(f *facts) metav1.Condition {
-	if f.problem != nil {
-		return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionFalse, f.problem.reason, f.problem.message)
+func kubeconfigCondition(s *scope) metav1.Condition {
+	if s.problem != nil {
+		return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionFalse, s.problem.reason, s.problem.message)
 	}
 	return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionTrue, controlplanev1.ReasonKubeconfigReady,
 		"")
 }
 
 // deletingCondition reports what the deletion waits for.
-func deletingCondition(f *facts) metav1.Condition {
-	return condition(clusterv1.DeletingCondition, metav1.ConditionTrue, f.problem.reason,
+func deletingCondition(s *scope) metav1.Condition {
+	return condition(clusterv1.DeletingCondition, metav1.ConditionTrue, s.problem.reason,
 		"the ServiceAccount that was created for spec.selfHosted, and its bindings, have to be removed first: "+
-			f.problem.message)
+			s.problem.message)
 }
 
 // availableCondition reports whether the API server answers. A connection that is being
 // opened again does not make it unavailable.
-func availableCondition(f *facts) metav1.Condition {
+func availableCondition(s *scope) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(clusterv1.AvailableCondition, status, reason, message)
 	}
 	switch {
-	case f.connected, f.reconnecting():
+	case s.connected, s.reconnecting():
 		return is(metav1.ConditionTrue, controlplanev1.ReasonConnected, "")
-	case f.cluster == nil:
+	case s.cluster == nil:
 		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForCluster, "no Cluster owns this object yet")
-	case !isTrue(f.cluster.Status.Initialization.InfrastructureProvisioned):
+	case !isTrue(s.cluster.Status.Initialization.InfrastructureProvisioned):
 		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForInfra,
 			"the infrastructure of the Cluster is not provisioned yet, so there is no connection to the API server")
-	case f.problem != nil:
+	case s.problem != nil:
 		return is(metav1.ConditionFalse, controlplanev1.ReasonNotConnected,
 			"the kubeconfig is not ready, and there is no connection to the API server")
 	default:

@@ -23,15 +23,15 @@ import (
 )
 
 // store writes the Secret with the kubeconfig, if it has changed.
-func (c *Controller) store(ctx context.Context, f *facts, k kubeconfig) error {
-	data, err := k.render(f.cluster.Name, f.override())
+func (c *Controller) store(ctx context.Context, s *scope, k kubeconfig) error {
+	data, err := k.render(s.cluster.Name, s.override())
 	if err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
-	before := f.secret
+	before := s.secret
 	if before == nil {
 		before = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: f.secretKey().Namespace, Name: f.secretKey().Name},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.secretKey().Namespace, Name: s.secretKey().Name},
 			Type:       clusterv1.ClusterSecretType,
 		}
 	}
@@ -39,12 +39,12 @@ func (c *Controller) store(ctx context.Context, f *facts, k kubeconfig) error {
 	if !bytes.Equal(changed.Data[keyValue], data) {
 		changed.Data = map[string][]byte{keyValue: data}
 	}
-	f.own(changed)
+	s.own(changed)
 	for _, key := range []string{controlplanev1.RenewTokenAnnotation, controlplanev1.TokenOfAnnotation} {
 		machinev1.SetOrRemoveAnnotation(changed, key, k.notes[key])
 	}
-	if f.secret == nil {
-		return c.createSecret(ctx, f, changed)
+	if s.secret == nil {
+		return c.createSecret(ctx, s, changed)
 	}
 	if sameSecret(before, changed) {
 		return nil
@@ -55,10 +55,10 @@ func (c *Controller) store(ctx context.Context, f *facts, k kubeconfig) error {
 	return nil
 }
 
-func (c *Controller) createSecret(ctx context.Context, f *facts, secret *corev1.Secret) error {
+func (c *Controller) createSecret(ctx context.Context, s *scope, secret *corev1.Secret) error {
 	err := c.Client.Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) {
-		f.wait = staleRetry // it is not in the cache yet
+		s.wait = staleRetry // it is not in the cache yet
 		return nil
 	}
 	if err != nil {
@@ -69,11 +69,11 @@ func (c *Controller) createSecret(ctx context.Context, f *facts, secret *corev1.
 
 // own sets the label and the owner by which Cluster API finds, moves and deletes the
 // Secret.
-func (f *facts) own(secret *corev1.Secret) {
-	machinev1.SetLabel(secret, clusterv1.ClusterNameLabel, f.cluster.Name)
-	ref := *metav1.NewControllerRef(f.cp, controlplanev1.GroupVersion.WithKind(kind))
+func (s *scope) own(secret *corev1.Secret) {
+	machinev1.SetLabel(secret, clusterv1.ClusterNameLabel, s.cluster.Name)
+	ref := *metav1.NewControllerRef(s.cp, controlplanev1.GroupVersion.WithKind(kind))
 	for i, r := range secret.OwnerReferences {
-		if r.Kind == kind && r.Name == f.cp.Name {
+		if r.Kind == kind && r.Name == s.cp.Name {
 			secret.OwnerReferences[i] = ref
 			return
 		}
@@ -124,12 +124,12 @@ func endpointOf(server string) clusterv1.APIEndpoint {
 }
 
 // fillEndpoint sets spec.controlPlaneEndpoint where it is empty. It never changes one.
-func (c *Controller) fillEndpoint(ctx context.Context, f *facts, k kubeconfig) error {
+func (c *Controller) fillEndpoint(ctx context.Context, s *scope, k kubeconfig) error {
 	endpoint := endpointOf(k.cluster.Server)
-	if !f.cp.Spec.ControlPlaneEndpoint.IsZero() || !endpoint.IsValid() {
+	if !s.cp.Spec.ControlPlaneEndpoint.IsZero() || !endpoint.IsValid() {
 		return nil
 	}
-	return c.patch(ctx, f, func(cp *controlplanev1.MCMExternalControlPlane) {
+	return c.patch(ctx, s, func(cp *controlplanev1.MCMExternalControlPlane) {
 		cp.Spec.ControlPlaneEndpoint = endpoint
 		machinev1.SetAnnotation(cp, controlplanev1.FilledEndpointAnnotation, endpoint.String())
 	})

@@ -33,15 +33,15 @@ const (
 // observeVersion asks the API server which version it runs. Every pass asks: a pass
 // follows each change of the spec, the kubeconfig, the connection and the version of a
 // kubelet, and otherwise the checks above.
-func (c *Controller) observeVersion(ctx context.Context, f *facts) {
-	if !f.connected || f.paused != "" || !f.cp.DeletionTimestamp.IsZero() {
+func (c *Controller) observeVersion(ctx context.Context, s *scope) {
+	if !s.connected || s.paused != "" || !s.cp.DeletionTimestamp.IsZero() {
 		return
 	}
-	config, err := c.Clusters.GetRESTConfig(ctx, client.ObjectKeyFromObject(f.cluster))
+	config, err := c.Clusters.GetRESTConfig(ctx, client.ObjectKeyFromObject(s.cluster))
 	if err == nil {
-		f.version, err = oldestVersion(ctx, config, f.cp.Status.Version)
+		s.version, err = oldestVersion(ctx, config, s.cp.Status.Version)
 	}
-	f.versionErr = err
+	s.versionErr = err
 }
 
 // answers is how many have to agree before a newer version is reported.
@@ -130,11 +130,11 @@ func withoutAddress(err error) error {
 // reportVersion sets the versions of the status. What is not known now stays as it was.
 // Source: Cluster API contract v1beta2, control plane, "version". Core reads versions
 // since 1.14, and version before.
-func (f *facts) reportVersion(status *controlplanev1.MCMExternalControlPlaneStatus) {
-	if f.versionErr != nil || f.version == "" {
+func (s *scope) reportVersion(status *controlplanev1.MCMExternalControlPlaneStatus) {
+	if s.versionErr != nil || s.version == "" {
 		return
 	}
-	reported := f.reportedVersion()
+	reported := s.reportedVersion()
 	status.Versions, status.Version = []clusterv1.StatusVersion{{Version: reported}}, reported
 }
 
@@ -142,16 +142,16 @@ func (f *facts) reportVersion(status *controlplanev1.MCMExternalControlPlaneStat
 // Vendors add to a release what semver takes for a version before it (v1.34.1-eks-3025e55,
 // v1.33.5-gke.1200), and change that without an upgrade of Kubernetes: a server of the
 // release that spec.version asks for runs spec.version.
-func (f *facts) reportedVersion() string {
-	runs, err := semver.ParseTolerant(f.version)
+func (s *scope) reportedVersion() string {
+	runs, err := semver.ParseTolerant(s.version)
 	if err != nil || len(runs.Pre) == 0 || unreleased(runs) {
-		return f.version
+		return s.version
 	}
-	asked, err := semver.ParseTolerant(f.cp.Spec.Version)
+	asked, err := semver.ParseTolerant(s.cp.Spec.Version)
 	if err != nil || unreleased(asked) || capiversion.Compare(release(asked), release(runs)) != 0 {
-		return f.version
+		return s.version
 	}
-	return f.cp.Spec.Version
+	return s.cp.Spec.Version
 }
 
 // unreleased reports whether v is one of Kubernetes' versions before a release.
@@ -165,8 +165,8 @@ func release(v semver.Version) semver.Version {
 }
 
 // versionRecheck is when the version is asked for again.
-func (f *facts) versionRecheck() time.Duration {
-	if f.versionErr != nil || f.behind() {
+func (s *scope) versionRecheck() time.Duration {
+	if s.versionErr != nil || s.behind() {
 		return upgradeCheck
 	}
 	return versionCheck
@@ -174,49 +174,49 @@ func (f *facts) versionRecheck() time.Duration {
 
 // behind reports whether Cluster API considers the control plane to be upgrading.
 // Source: Cluster API, contract.ControlPlane().IsUpgrading.
-func (f *facts) behind() bool {
-	if f.cp.Spec.Version == "" || f.version == "" {
+func (s *scope) behind() bool {
+	if s.cp.Spec.Version == "" || s.version == "" {
 		return false
 	}
-	asked, err := semver.ParseTolerant(f.cp.Spec.Version)
+	asked, err := semver.ParseTolerant(s.cp.Spec.Version)
 	if err != nil {
 		return true
 	}
-	runs, err := semver.ParseTolerant(f.reportedVersion())
+	runs, err := semver.ParseTolerant(s.reportedVersion())
 	return err != nil || capiversion.Compare(asked, runs, capiversion.WithBuildTags()) >= 1
 }
 
 // reachedCondition reports whether the API server runs spec.version.
-func reachedCondition(f *facts) metav1.Condition {
+func reachedCondition(s *scope) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(controlplanev1.VersionReachedCondition, status, reason, message)
 	}
 	switch {
-	case f.versionErr != nil:
-		return is(metav1.ConditionUnknown, controlplanev1.ReasonVersionUnknown, f.versionUnknown())
-	case f.behind():
+	case s.versionErr != nil:
+		return is(metav1.ConditionUnknown, controlplanev1.ReasonVersionUnknown, s.versionUnknown())
+	case s.behind():
 		return is(metav1.ConditionFalse, controlplanev1.ReasonUpgradePending, fmt.Sprintf(
 			"spec.version is %q, and the API server runs %q: Cluster API upgrades no workers until they agree; upgrade the "+
 				"control plane (checked every %s)",
-			f.cp.Spec.Version, f.version, upgradeCheck))
-	case f.version != "" && f.reportedVersion() != f.version:
+			s.cp.Spec.Version, s.version, upgradeCheck))
+	case s.version != "" && s.reportedVersion() != s.version:
 		return is(metav1.ConditionTrue, controlplanev1.ReasonVersionReached, fmt.Sprintf(
-			"The API server runs %q, which is a build of that release", f.version))
+			"The API server runs %q, which is a build of that release", s.version))
 	default:
 		return is(metav1.ConditionTrue, controlplanev1.ReasonVersionReached, "")
 	}
 }
 
 // versionUnknown is why the version is not known, and what follows.
-func (f *facts) versionUnknown() string {
+func (s *scope) versionUnknown() string {
 	kept := "status.versions is empty, and Cluster API creates no workers for a Cluster of a ClusterClass"
-	if last := f.cp.Status.Version; last != "" {
+	if last := s.cp.Status.Version; last != "" {
 		kept = fmt.Sprintf("status.versions keeps %q", last)
 	}
-	if errors.Is(f.versionErr, clustercache.ErrClusterNotConnected) {
+	if errors.Is(s.versionErr, clustercache.ErrClusterNotConnected) {
 		return fmt.Sprintf("version of the API server unknown: there is no connection; %s; follow the condition %s "+
 			"(asked again once connected)", kept, clusterv1.AvailableCondition)
 	}
 	return fmt.Sprintf("version of the API server unknown: GET /version: %s; %s; allow the kubeconfig's user to GET "+
-		"/version and check that the API server answers (asked again in %s)", f.versionErr, kept, upgradeCheck)
+		"/version and check that the API server answers (asked again in %s)", s.versionErr, kept, upgradeCheck)
 }

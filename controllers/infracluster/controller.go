@@ -60,8 +60,8 @@ func New(d Deps) *Controller {
 	return &Controller{Deps: d, own: own}
 }
 
-// facts are what one reconcile has observed.
-type facts struct {
+// scope is what one reconcile has observed.
+type scope struct {
 	now      time.Time
 	before   *infrav1.MCMCluster // as read; never modified
 	object   *infrav1.MCMCluster // as it is after what this pass has written
@@ -83,108 +83,108 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if capi.Externally(object) || !capi.Watched(object, c.WatchFilter) {
 		return reconcile.Result{}, nil
 	}
-	f := &facts{now: c.Clock.Now(), before: object, object: object.DeepCopy()}
-	wait, err := c.act(ctx, f)
+	s := &scope{now: c.Clock.Now(), before: object, object: object.DeepCopy()}
+	wait, err := c.act(ctx, s)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	return outcome.Of(wait, c.write(ctx, f))
+	return outcome.Of(wait, c.write(ctx, s))
 }
 
 // act finds the Cluster of the object, and takes the one action that follows.
-func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
+func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	var err error
-	if f.cluster, f.named, err = capi.ClusterOf(ctx, c.Client, f.object); err != nil {
+	if s.cluster, s.named, err = capi.ClusterOf(ctx, c.Client, s.object); err != nil {
 		return 0, err
 	}
-	f.paused = capi.Paused(f.cluster, f.object)
+	s.paused = capi.Paused(s.cluster, s.object)
 	switch {
-	case f.paused != "", capi.Moving(f.object):
+	case s.paused != "", capi.Moving(s.object):
 		return 0, nil
-	case !f.object.DeletionTimestamp.IsZero():
-		return c.leave(ctx, f)
-	case f.cluster == nil:
+	case !s.object.DeletionTimestamp.IsZero():
+		return c.leave(ctx, s)
+	case s.cluster == nil:
 		return 0, nil // its owner reference wakes it
 	}
-	if f.domains, err = c.domainsOf(ctx, f); err != nil {
+	if s.domains, err = c.domainsOf(ctx, s); err != nil {
 		return 0, err
 	}
-	return f.domains.adopting, c.claim(ctx, f)
+	return s.domains.adopting, c.claim(ctx, s)
 }
 
 // claim adds the finalizer and the owner ID to the object.
-func (c *Controller) claim(ctx context.Context, f *facts) error {
-	changed := f.object.DeepCopy()
+func (c *Controller) claim(ctx context.Context, s *scope) error {
+	changed := s.object.DeepCopy()
 	controllerutil.AddFinalizer(changed, machinev1.MCMClusterFinalizer)
-	machinev1.SetAnnotation(changed, machinev1.OwnerIDAnnotation, machinev1.OwnerID(f.object))
-	if equality.Semantic.DeepEqual(changed.ObjectMeta, f.object.ObjectMeta) {
+	machinev1.SetAnnotation(changed, machinev1.OwnerIDAnnotation, machinev1.OwnerID(s.object))
+	if equality.Semantic.DeepEqual(changed.ObjectMeta, s.object.ObjectMeta) {
 		return nil
 	}
-	if err := patch.Object(ctx, c.Client, f.object, changed); err != nil {
+	if err := patch.Object(ctx, c.Client, s.object, changed); err != nil {
 		return err
 	}
-	f.object = changed
+	s.object = changed
 	return nil
 }
 
 // leave removes the finalizer when no machine of the Cluster is left. The API server has
 // to confirm that: a machine that the cache does not show yet needs this object.
-func (c *Controller) leave(ctx context.Context, f *facts) (time.Duration, error) {
-	if !slices.Contains(f.object.Finalizers, machinev1.MCMClusterFinalizer) {
+func (c *Controller) leave(ctx context.Context, s *scope) (time.Duration, error) {
+	if !slices.Contains(s.object.Finalizers, machinev1.MCMClusterFinalizer) {
 		return 0, nil
 	}
-	if f.named != "" {
-		inCluster := client.MatchingFields{index.MCMMachineByCluster: f.named}
-		if err := c.machines(ctx, c.Client, f, inCluster); err != nil {
+	if s.named != "" {
+		inCluster := client.MatchingFields{index.MCMMachineByCluster: s.named}
+		if err := c.machines(ctx, c.Client, s, inCluster); err != nil {
 			return 0, err
 		}
-		if len(f.left) == 0 {
-			if err := c.machines(ctx, c.Live, f, client.MatchingLabels{clusterv1.ClusterNameLabel: f.named}); err != nil {
+		if len(s.left) == 0 {
+			if err := c.machines(ctx, c.Live, s, client.MatchingLabels{clusterv1.ClusterNameLabel: s.named}); err != nil {
 				return 0, err
 			}
 		}
 	}
-	if len(f.left) > 0 {
+	if len(s.left) > 0 {
 		return waitRetry, nil
 	}
-	if err := patch.RemoveFinalizer(ctx, c.Client, f.object.DeepCopy(), machinev1.MCMClusterFinalizer); err != nil {
+	if err := patch.RemoveFinalizer(ctx, c.Client, s.object.DeepCopy(), machinev1.MCMClusterFinalizer); err != nil {
 		return 0, err
 	}
-	f.released = true
+	s.released = true
 	return 0, nil
 }
 
 // machines records the MCMMachines that r shows.
-func (c *Controller) machines(ctx context.Context, r client.Reader, f *facts, which client.ListOption) error {
+func (c *Controller) machines(ctx context.Context, r client.Reader, s *scope, which client.ListOption) error {
 	var list infrav1.MCMMachineList
-	if err := r.List(ctx, &list, client.InNamespace(f.object.Namespace), which); err != nil {
-		return fmt.Errorf("look up MCMMachines of Cluster %s: %w", f.named, err)
+	if err := r.List(ctx, &list, client.InNamespace(s.object.Namespace), which); err != nil {
+		return fmt.Errorf("look up MCMMachines of Cluster %s: %w", s.named, err)
 	}
 	for i := range list.Items {
-		f.left = append(f.left, list.Items[i].Name)
+		s.left = append(s.left, list.Items[i].Name)
 	}
-	slices.Sort(f.left)
+	slices.Sort(s.left)
 	return nil
 }
 
 // write writes the status if it has changed.
-func (c *Controller) write(ctx context.Context, f *facts) error {
-	if f.released {
+func (c *Controller) write(ctx context.Context, s *scope) error {
+	if s.released {
 		return nil
 	}
-	status := report(f)
-	if equality.Semantic.DeepEqual(status, f.object.Status) {
+	status := report(s)
+	if equality.Semantic.DeepEqual(status, s.object.Status) {
 		return nil
 	}
-	changed := f.object.DeepCopy()
+	changed := s.object.DeepCopy()
 	changed.Status = status
-	if err := patch.Status(ctx, c.Client, f.object, changed); err != nil {
+	if err := patch.Status(ctx, c.Client, s.object, changed); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	was := meta.FindStatusCondition(f.before.Status.Conditions, clusterv1.DeletingCondition)
+	was := meta.FindStatusCondition(s.before.Status.Conditions, clusterv1.DeletingCondition)
 	is := meta.FindStatusCondition(status.Conditions, clusterv1.DeletingCondition)
-	if is != nil && (was == nil || was.Message != is.Message) && len(f.left) > 0 {
-		c.Events.Event(f.object, corev1.EventTypeNormal, eventDeletionWaits, is.Message)
+	if is != nil && (was == nil || was.Message != is.Message) && len(s.left) > 0 {
+		c.Events.Event(s.object, corev1.EventTypeNormal, eventDeletionWaits, is.Message)
 	}
 	return nil
 }

@@ -36,18 +36,18 @@ const adoptionTime = 2 * time.Minute
 // templates can honour. While a class is not known, or a young template has no owner, those
 // that were offered stay: that a class cannot be read for a moment, or that Cluster API has
 // adopted the template of the workers first, is no reason to place machines elsewhere.
-func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
-	found := domains{offered: f.object.Spec.DeepCopy().FailureDomains}
+func (c *Controller) domainsOf(ctx context.Context, s *scope) (domains, error) {
+	found := domains{offered: s.object.Spec.DeepCopy().FailureDomains}
 	if len(found.offered) == 0 {
 		return found, nil
 	}
-	classes, err := c.classesOf(ctx, f, &found)
+	classes, err := c.classesOf(ctx, s, &found)
 	if err != nil {
 		return found, err
 	}
 	found.offered = slices.DeleteFunc(found.offered, func(d clusterv1.FailureDomain) bool {
 		takes := slices.ContainsFunc(classes, func(class cloud.Class) bool { return class.TakesZone(d.Name) })
-		was := slices.ContainsFunc(f.object.Status.FailureDomains, func(o clusterv1.FailureDomain) bool {
+		was := slices.ContainsFunc(s.object.Status.FailureDomains, func(o clusterv1.FailureDomain) bool {
 			return o.Name == d.Name
 		})
 		if takes || was && (found.unknown != "" || len(found.free) > 0) {
@@ -61,15 +61,15 @@ func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
 
 // classesOf returns the classes of the Cluster's templates that can be read, and records
 // the names of all, and why one is not known.
-func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (classes []cloud.Class, err error) {
-	if err := c.findClassNames(ctx, f, found); err != nil {
+func (c *Controller) classesOf(ctx context.Context, s *scope, found *domains) (classes []cloud.Class, err error) {
+	if err := c.findClassNames(ctx, s, found); err != nil {
 		return nil, err
 	}
 	if len(found.classes) == 0 {
-		found.unknown = fmt.Sprintf("no MCMMachineTemplate of Cluster %s exists; create one", f.cluster.Name)
+		found.unknown = fmt.Sprintf("no MCMMachineTemplate of Cluster %s exists; create one", s.cluster.Name)
 	}
 	for _, name := range found.classes {
-		resolved, err := c.Classes.ResolveForTemplate(ctx, c.Client, f.object.Namespace, name)
+		resolved, err := c.Classes.ResolveForTemplate(ctx, c.Client, s.object.Namespace, name)
 		switch {
 		case err != nil:
 			return nil, err
@@ -88,15 +88,15 @@ func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (c
 // Cluster API makes the Cluster the owner of its templates when it first uses them; until
 // one is, those without an owner count. Afterwards young ones are recorded, too: the
 // control plane's may be among them.
-func (c *Controller) findClassNames(ctx context.Context, f *facts, found *domains) error {
+func (c *Controller) findClassNames(ctx context.Context, s *scope, found *domains) error {
 	var list infrav1.MCMMachineTemplateList
-	if err := c.Client.List(ctx, &list, client.InNamespace(f.object.Namespace)); err != nil {
+	if err := c.Client.List(ctx, &list, client.InNamespace(s.object.Namespace)); err != nil {
 		return fmt.Errorf("look up MCMMachineTemplates: %w", err)
 	}
 	var ours, unowned []*infrav1.MCMMachineTemplate
 	for i := range list.Items {
 		switch o := &list.Items[i]; {
-		case capi.ClusterName(o) == f.cluster.Name:
+		case capi.ClusterName(o) == s.cluster.Name:
 			ours = append(ours, o)
 		case isUnowned(o):
 			unowned = append(unowned, o)
@@ -109,7 +109,7 @@ func (c *Controller) findClassNames(ctx context.Context, f *facts, found *domain
 		found.classes = append(found.classes, o.Spec.Template.Spec.MachineClassRef.Name)
 	}
 	for _, o := range unowned {
-		if left := adoptionTime - f.now.Sub(o.CreationTimestamp.Time); left > 0 {
+		if left := adoptionTime - s.now.Sub(o.CreationTimestamp.Time); left > 0 {
 			found.free, found.adopting = append(found.free, o.Name), max(found.adopting, left)
 		}
 	}

@@ -59,8 +59,8 @@ func New(d Deps) *Controller {
 	return &Controller{Deps: d, own: own, classes: class.New(d.Clouds)}
 }
 
-// facts are what one reconcile has seen.
-type facts struct {
+// scope is what one reconcile has seen.
+type scope struct {
 	now       time.Time
 	object    *infrav1.MCMMachineTemplate // as it is after what this pass has written
 	paused    string                      // why it is to be left alone
@@ -86,78 +86,78 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		_, err := c.save(ctx, object, infrav1.MCMMachineTemplateStatus{})
 		return outcome.Of(0, err)
 	}
-	f := &facts{now: c.Clock.Now(), object: object.DeepCopy()}
-	wait, err := c.act(ctx, f)
+	s := &scope{now: c.Clock.Now(), object: object.DeepCopy()}
+	wait, err := c.act(ctx, s)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	return outcome.Of(wait, c.write(ctx, f))
+	return outcome.Of(wait, c.write(ctx, s))
 }
 
-func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
-	cluster, _, err := capi.ClusterOf(ctx, c.Client, f.object)
+func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
+	cluster, _, err := capi.ClusterOf(ctx, c.Client, s.object)
 	if err != nil {
 		return 0, err
 	}
-	if f.paused = capi.Paused(cluster, f.object); f.paused != "" {
+	if s.paused = capi.Paused(cluster, s.object); s.paused != "" {
 		return 0, nil
 	}
-	if err := c.compare(ctx, f); err != nil {
+	if err := c.compare(ctx, s); err != nil {
 		return 0, err
 	}
-	return c.findCapacity(ctx, f)
+	return c.findCapacity(ctx, s)
 }
 
 // compare records the spec as it was first observed, and whether it has changed since.
-func (c *Controller) compare(ctx context.Context, f *facts) error {
-	edited, first, err := capi.Edited(f.object, f.object.Spec)
-	if f.edited = edited; err != nil || first == "" {
+func (c *Controller) compare(ctx context.Context, s *scope) error {
+	edited, first, err := capi.Edited(s.object, s.object.Spec)
+	if s.edited = edited; err != nil || first == "" {
 		return err
 	}
-	changed := f.object.DeepCopy()
+	changed := s.object.DeepCopy()
 	machinev1.SetAnnotation(changed, infrav1.SpecHashAnnotation, first)
-	if err := patch.Object(ctx, c.Client, f.object, changed); err != nil {
+	if err := patch.Object(ctx, c.Client, s.object, changed); err != nil {
 		return err
 	}
-	f.object = changed
+	s.object = changed
 	return nil
 }
 
 // findCapacity finds the capacity of the next node: in the class that it will have, else from the cloud.
-func (c *Controller) findCapacity(ctx context.Context, f *facts) (time.Duration, error) {
-	names := f.object.Spec.Template.Spec.ClassNames()
+func (c *Controller) findCapacity(ctx context.Context, s *scope) (time.Duration, error) {
+	names := s.object.Spec.Template.Spec.ClassNames()
 	all, err := fallback.Candidates(ctx, c.Client, c.classes.ResolveForTemplate,
-		fallback.Pool{Namespace: f.object.Namespace, Classes: names})
+		fallback.Pool{Namespace: s.object.Namespace, Classes: names})
 	if err != nil {
 		return 0, err
 	}
-	coming := c.Fallback.Coming(all, f.object.Status.MachineClassName)
-	f.class = coming.Name
-	wait := c.capacityOf(ctx, f, coming.Resolved)
-	if coming.Name != names[0] && f.condition.Status == metav1.ConditionTrue {
-		f.condition.Message = fmt.Sprintf("capacity of MachineClass %s, since the cloud has refused the classes before it",
+	coming := c.Fallback.Coming(all, s.object.Status.MachineClassName)
+	s.class = coming.Name
+	wait := c.capacityOf(ctx, s, coming.Resolved)
+	if coming.Name != names[0] && s.condition.Status == metav1.ConditionTrue {
+		s.condition.Message = fmt.Sprintf("capacity of MachineClass %s, since the cloud has refused the classes before it",
 			coming.Name)
 	}
 	return wait, nil
 }
 
 // capacityOf finds the capacity of the nodes of a class, and returns when it is worth another look.
-func (c *Controller) capacityOf(ctx context.Context, f *facts, resolved class.Resolved) time.Duration {
+func (c *Controller) capacityOf(ctx context.Context, s *scope, resolved class.Resolved) time.Duration {
 	if found, info, ok := ofClass(resolved); ok {
-		f.setCapacity(found, info, infrav1.ReasonCapacityOfClass)
+		s.setCapacity(found, info, infrav1.ReasonCapacityOfClass)
 		return 0
 	}
 	found, err := c.ask(ctx, resolved)
 	if err == nil {
 		capacity, info, problem := ofCloud(found)
 		if problem == "" {
-			f.setCapacity(capacity, info, infrav1.ReasonCapacityOfCloud)
+			s.setCapacity(capacity, info, infrav1.ReasonCapacityOfCloud)
 			return 0
 		}
 		err = cloud.Errorf(cloud.Unknown, "look up capacity", "InvalidCapacity", "%s", problem)
 	}
-	f.fromCloud = cloud.CodeOf(err) != cloud.Invalid
-	f.condition = metav1.Condition{
+	s.fromCloud = cloud.CodeOf(err) != cloud.Invalid
+	s.condition = metav1.Condition{
 		Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionFalse, Reason: reasonOf(err),
 		Message: err.Error() + "; correct that, or set nodeTemplate of the MachineClass",
 	}
@@ -172,20 +172,20 @@ func (c *Controller) ask(ctx context.Context, r class.Resolved) (cloud.Capacity,
 	return account.Capacity(ctx, r.Class)
 }
 
-func (f *facts) setCapacity(capacity corev1.ResourceList, info infrav1.NodeInfo, reason string) {
-	f.capacity, f.info = capacity, info
-	f.condition = metav1.Condition{Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionTrue, Reason: reason}
+func (s *scope) setCapacity(capacity corev1.ResourceList, info infrav1.NodeInfo, reason string) {
+	s.capacity, s.info = capacity, info
+	s.condition = metav1.Condition{Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionTrue, Reason: reason}
 }
 
 // write writes the status if it has changed, and emits an Event for what the user has to
 // correct.
-func (c *Controller) write(ctx context.Context, f *facts) error {
-	status := report(f)
-	changed, err := c.save(ctx, f.object, status)
+func (c *Controller) write(ctx context.Context, s *scope) error {
+	status := report(s)
+	changed, err := c.save(ctx, s.object, status)
 	if err != nil || changed == nil {
 		return err
 	}
-	was := meta.FindStatusCondition(f.object.Status.Conditions, clusterv1.ReadyCondition)
+	was := meta.FindStatusCondition(s.object.Status.Conditions, clusterv1.ReadyCondition)
 	is := meta.FindStatusCondition(status.Conditions, clusterv1.ReadyCondition)
 	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Reason != is.Reason) {
 		c.Events.Event(changed, corev1.EventTypeWarning, is.Reason, is.Message)

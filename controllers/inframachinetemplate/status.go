@@ -23,26 +23,26 @@ const (
 	gpuOfNodes = "nvidia.com/gpu"
 )
 
-// report returns the status that follows from f. It is pure. What is unknown stays as it
+// report returns the status that follows from s. It is pure. What is unknown stays as it
 // was.
-func report(f *facts) infrav1.MCMMachineTemplateStatus {
-	status := *f.object.Status.DeepCopy()
-	set := func(c metav1.Condition) { capi.SetCondition(&status.Conditions, c, f.object.Generation, f.now) }
-	set(capi.PausedCondition(f.paused))
-	if f.paused != "" {
+func report(s *scope) infrav1.MCMMachineTemplateStatus {
+	status := *s.object.Status.DeepCopy()
+	set := func(c metav1.Condition) { capi.SetCondition(&status.Conditions, c, s.object.Generation, s.now) }
+	set(capi.PausedCondition(s.paused))
+	if s.paused != "" {
 		return status
 	}
-	status.MachineClassName = f.class
-	if f.capacity != nil {
-		status.Capacity, status.NodeInfo = f.capacity, f.info
+	status.MachineClassName = s.class
+	if s.capacity != nil {
+		status.Capacity, status.NodeInfo = s.capacity, s.info
 	}
-	condition := f.condition
-	if was := meta.FindStatusCondition(status.Conditions, condition.Type); f.fromCloud && was != nil &&
+	condition := s.condition
+	if was := meta.FindStatusCondition(status.Conditions, condition.Type); s.fromCloud && was != nil &&
 		was.Reason == condition.Reason && was.Status == condition.Status {
 		condition.Message = was.Message
 	}
 	set(condition)
-	unchanged := capi.SpecUnchangedCondition(f.edited, "MCMMachineTemplate", "spec.template.spec.infrastructureRef")
+	unchanged := capi.SpecUnchangedCondition(s.edited, "MCMMachineTemplate", "spec.template.spec.infrastructureRef")
 	set(unchanged)
 	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonReady}
 	for _, c := range []metav1.Condition{unchanged, condition} {

@@ -70,34 +70,34 @@ func New(d Deps) *Controller {
 // nothing for an MCMConfig that is paused or being deleted: the garbage collector
 // deletes its Secret.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	f, err := c.observe(ctx, req.NamespacedName)
-	if err != nil || f == nil {
+	s, err := c.observe(ctx, req.NamespacedName)
+	if err != nil || s == nil {
 		return outcome.Of(0, err)
 	}
-	if f.paused == "" {
-		err = c.act(ctx, f)
+	if s.paused == "" {
+		err = c.act(ctx, s)
 	}
-	return outcome.Of(f.wait, errors.Join(err, c.report(ctx, f)))
+	return outcome.Of(s.wait, errors.Join(err, c.report(ctx, s)))
 }
 
 // act takes the next step.
-func (c *Controller) act(ctx context.Context, f *facts) error {
+func (c *Controller) act(ctx context.Context, s *scope) error {
 	switch {
-	case f.secret != nil && !f.mine():
-		f.refuse(bootstrapv1.ReasonDataSecretNameTaken,
+	case s.secret != nil && !s.mine():
+		s.refuse(bootstrapv1.ReasonDataSecretNameTaken,
 			"metadata.name: Secret %q exists and was not created for this object; remove it, or rename this object",
-			f.config.Name)
+			s.config.Name)
 		return nil
-	case f.secret != nil:
-		return c.keep(ctx, f)
-	case f.machine == nil:
-		f.waitFor(bootstrapv1.ReasonWaitingForMachine, "no Machine owns this object yet")
+	case s.secret != nil:
+		return c.keep(ctx, s)
+	case s.machine == nil:
+		s.waitFor(bootstrapv1.ReasonWaitingForMachine, "no Machine owns this object yet")
 		return nil
-	case f.begun():
-		f.created = true // the VM does not read the data again
+	case s.begun():
+		s.created = true // the VM does not read the data again
 		return nil
-	case !f.open():
+	case !s.open():
 		return nil
 	}
-	return c.create(ctx, f)
+	return c.create(ctx, s)
 }

@@ -32,32 +32,32 @@ const (
 const tokenTries = 5
 
 // create creates the data Secret.
-func (c *Controller) create(ctx context.Context, f *facts) error {
-	made, ok, err := c.payload(ctx, f, 1)
+func (c *Controller) create(ctx context.Context, s *scope) error {
+	made, ok, err := c.payload(ctx, s, 1)
 	if err != nil || !ok {
 		return err
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.config.Namespace, Name: f.config.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.Name},
 		Type:       clusterv1.ClusterSecretType,
 	}
-	f.own(secret)
-	made.into(secret, f.ownerID())
-	if err := recordSource(secret, f.config); err != nil {
+	s.own(secret)
+	made.into(secret, s.ownerID())
+	if err := recordSource(secret, s.config); err != nil {
 		return err
 	}
 	err = c.Client.Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) {
-		f.wait = staleRetry // it is not in the cache yet
+		s.wait = staleRetry // it is not in the cache yet
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("create data Secret %s: %w", secret.Name, err)
 	}
-	f.created = true
-	f.secret = secret
+	s.created = true
+	s.secret = secret
 	if made.attempt > 0 {
-		f.wait = tokenLifetime / 2
+		s.wait = tokenLifetime / 2
 	}
 	return nil
 }
@@ -71,26 +71,26 @@ type payload struct {
 
 // payload completes the user data, with the first usable token from that number on. ok is
 // false if it has to wait, or if the user has to correct something.
-func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made payload, ok bool, err error) {
-	from, err := c.source(ctx, f.config)
+func (c *Controller) payload(ctx context.Context, s *scope, attempt int) (made payload, ok bool, err error) {
+	from, err := c.source(ctx, s.config)
 	if p, bad := errors.AsType[*problem](err); bad {
-		f.refuse(p.reason, "%s", p.message)
+		s.refuse(p.reason, "%s", p.message)
 		return payload{}, false, nil
 	}
 	if err != nil {
 		return payload{}, false, err
 	}
-	values := bootstrap.Values{MachineName: f.nodeName()}
+	values := bootstrap.Values{MachineName: s.nodeName()}
 	made.format = from.format
 	if bootstrap.NeedsToken(from.data) {
-		values.Token, made.attempt, err = c.ensureToken(ctx, f, attempt)
+		values.Token, made.attempt, err = c.ensureToken(ctx, s, attempt)
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
-			f.waitFor(bootstrapv1.ReasonWaitingForConnection,
+			s.waitFor(bootstrapv1.ReasonWaitingForConnection,
 				"there is no connection to the workload cluster, where a bootstrap token has to be made")
 			return payload{}, false, nil // the connection wakes this object
 		}
 		if apierrors.IsForbidden(err) {
-			f.forbidden()
+			s.forbidden()
 			return payload{}, false, nil
 		}
 		if err != nil {
@@ -98,19 +98,19 @@ func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made p
 		}
 	}
 	if made.data, err = finish(from, values); err != nil {
-		f.refuse(machinev1.ReasonInvalidUserData, "%s: %s", sourceField(f.config), err)
+		s.refuse(machinev1.ReasonInvalidUserData, "%s: %s", sourceField(s.config), err)
 		return payload{}, false, nil
 	}
 	return made, true, nil
 }
 
 // forbidden records that the workload cluster forbids access to bootstrap tokens.
-func (f *facts) forbidden() {
-	f.refuse(bootstrapv1.ReasonTokenForbidden,
+func (s *scope) forbidden() {
+	s.refuse(bootstrapv1.ReasonTokenForbidden,
 		"the user of the kubeconfig of Cluster %q may not get, create, patch or delete Secrets in the namespace "+
 			"kube-system of the workload cluster, as the bootstrap token needs; give it the permissions of "+
-			"config/rbac/workload_role.yaml", f.machine.Spec.ClusterName)
-	f.wait = forbiddenRetry
+			"config/rbac/workload_role.yaml", s.machine.Spec.ClusterName)
+	s.wait = forbiddenRetry
 }
 
 // finish replaces the placeholders and compresses the data if it is too long.
@@ -123,13 +123,13 @@ func finish(from source, values bootstrap.Values) ([]byte, error) {
 }
 
 // ensureToken returns a valid bootstrap token and its number, the first from attempt on.
-func (c *Controller) ensureToken(ctx context.Context, f *facts, attempt int) (string, int, error) {
-	workload, err := c.Clusters.GetUncachedClient(ctx, f.clusterKey())
+func (c *Controller) ensureToken(ctx context.Context, s *scope, attempt int) (string, int, error) {
+	workload, err := c.Clusters.GetUncachedClient(ctx, s.clusterKey())
 	if err != nil {
 		return "", 0, fmt.Errorf("connect to the workload cluster: %w", err)
 	}
 	for n := attempt; n < attempt+tokenTries; n++ {
-		value, spent, err := token.Ensure(ctx, token.Deps{Client: workload, Live: workload}, c.request(f, n))
+		value, spent, err := token.Ensure(ctx, token.Deps{Client: workload, Live: workload}, c.request(s, n))
 		if err != nil {
 			return "", 0, err
 		}
@@ -140,10 +140,10 @@ func (c *Controller) ensureToken(ctx context.Context, f *facts, attempt int) (st
 	return "", 0, fmt.Errorf("the ids of bootstrap tokens %d to %d are spent", attempt, attempt+tokenTries-1)
 }
 
-func (c *Controller) request(f *facts, attempt int) token.Request {
+func (c *Controller) request(s *scope, attempt int) token.Request {
 	return token.Request{
-		MachineName: f.nodeName(), OwnerID: f.ownerID(), Attempt: attempt, Now: f.now,
-		Expiration: f.now.Add(tokenLifetime), ExtraGroups: c.TokenExtraGroups, Rand: c.Rand,
+		MachineName: s.nodeName(), OwnerID: s.ownerID(), Attempt: attempt, Now: s.now,
+		Expiration: s.now.Add(tokenLifetime), ExtraGroups: c.TokenExtraGroups, Rand: c.Rand,
 	}
 }
 
@@ -173,16 +173,16 @@ func recordSource(secret *corev1.Secret, config *bootstrapv1.MCMConfig) error {
 
 // own sets the owner of a data Secret. clusterctl moves the Secret, and the garbage
 // collector deletes it, by that reference.
-func (f *facts) own(secret *corev1.Secret) {
-	if f.machine != nil {
+func (s *scope) own(secret *corev1.Secret) {
+	if s.machine != nil {
 		if secret.Labels == nil {
 			secret.Labels = map[string]string{}
 		}
-		secret.Labels[clusterv1.ClusterNameLabel] = f.machine.Spec.ClusterName
+		secret.Labels[clusterv1.ClusterNameLabel] = s.machine.Spec.ClusterName
 	}
-	ref := *metav1.NewControllerRef(f.config, bootstrapv1.GroupVersion.WithKind(kind))
+	ref := *metav1.NewControllerRef(s.config, bootstrapv1.GroupVersion.WithKind(kind))
 	for i, r := range secret.OwnerReferences {
-		if r.Kind == kind && r.Name == f.config.Name {
+		if r.Kind == kind && r.Name == s.config.Name {
 			secret.OwnerReferences[i] = ref
 			return
 		}
@@ -198,16 +198,16 @@ func sourceField(config *bootstrapv1.MCMConfig) string {
 }
 
 // patchSecret applies change to the data Secret, and writes it if it has changed.
-func (c *Controller) patchSecret(ctx context.Context, f *facts, change func(*corev1.Secret)) error {
-	changed := f.secret.DeepCopy()
+func (c *Controller) patchSecret(ctx context.Context, s *scope, change func(*corev1.Secret)) error {
+	changed := s.secret.DeepCopy()
 	change(changed)
-	if sameSecret(f.secret, changed) {
+	if sameSecret(s.secret, changed) {
 		return nil
 	}
-	err := patch.Object(ctx, c.Client, f.secret, changed)
+	err := patch.Object(ctx, c.Client, s.secret, changed)
 	if err != nil {
 		return fmt.Errorf("write data Secret %s: %w", changed.Name, err)
 	}
-	f.secret = changed
+	s.secret = changed
 	return nil
 }

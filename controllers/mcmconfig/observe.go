@@ -19,8 +19,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 )
 
-// facts are what one reconcile has observed and decided.
-type facts struct {
+// scope is what one reconcile has observed and decided.
+type scope struct {
 	now     time.Time
 	config  *bootstrapv1.MCMConfig
 	machine *clusterv1.Machine // nil until one owns the config
@@ -37,7 +37,7 @@ type facts struct {
 
 // observe reads all that a decision needs, from the cache. Without anything to
 // do it returns nil.
-func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts, error) {
+func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*scope, error) {
 	config := &bootstrapv1.MCMConfig{}
 	if err := c.Client.Get(ctx, key, config); err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -45,19 +45,19 @@ func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts,
 	if !config.DeletionTimestamp.IsZero() || !capi.Watched(config, c.WatchFilter) {
 		return nil, nil //nolint:nilnil // nothing to do is not an error
 	}
-	f := &facts{now: c.Clock.Now(), config: config}
+	s := &scope{now: c.Clock.Now(), config: config}
 	var err error
-	if f.machine, err = capi.MachineOf(ctx, c.Client, config); err != nil {
+	if s.machine, err = capi.MachineOf(ctx, c.Client, config); err != nil {
 		return nil, err
 	}
-	if f.cluster, _, err = capi.ClusterOf(ctx, c.Client, config); err != nil {
+	if s.cluster, _, err = capi.ClusterOf(ctx, c.Client, config); err != nil {
 		return nil, err
 	}
-	if f.secret, err = c.secretAt(ctx, key); err != nil {
+	if s.secret, err = c.secretAt(ctx, key); err != nil {
 		return nil, err
 	}
-	f.paused = capi.Paused(f.cluster, config)
-	return f, nil
+	s.paused = capi.Paused(s.cluster, config)
+	return s, nil
 }
 
 // secretAt returns the Secret of that key, nil if there is none.
@@ -75,37 +75,37 @@ func (c *Controller) secretAt(ctx context.Context, key client.ObjectKey) (*corev
 
 // mine reports whether the data Secret belongs to the config: it has Cluster API's type,
 // and no other object controls it. It may have lost its owner reference in a restore.
-func (f *facts) mine() bool {
-	owner := metav1.GetControllerOf(f.secret)
-	return f.secret.Type == clusterv1.ClusterSecretType && (owner == nil || owner.Kind == kind &&
-		owner.Name == f.config.Name)
+func (s *scope) mine() bool {
+	owner := metav1.GetControllerOf(s.secret)
+	return s.secret.Type == clusterv1.ClusterSecretType && (owner == nil || owner.Kind == kind &&
+		owner.Name == s.config.Name)
 }
 
 // begun reports whether the Machine has its VM, as far as Cluster API knows.
-func (f *facts) begun() bool {
-	return f.machine != nil && (f.machine.Spec.ProviderID != "" || f.joined())
+func (s *scope) begun() bool {
+	return s.machine != nil && (s.machine.Spec.ProviderID != "" || s.joined())
 }
 
 // joined reports whether the Machine has its Node.
-func (f *facts) joined() bool { return f.machine != nil && f.machine.Status.NodeRef.IsDefined() }
+func (s *scope) joined() bool { return s.machine != nil && s.machine.Status.NodeRef.IsDefined() }
 
 // open reports whether the data may be created now, and records what it waits for.
 // Source: Cluster API contract v1beta2, bootstrap config.
-func (f *facts) open() bool {
+func (s *scope) open() bool {
 	switch {
-	case !f.machine.DeletionTimestamp.IsZero():
-		f.waitFor(bootstrapv1.ReasonWaitingForMachine, "Machine %q is being deleted", f.machine.Name)
-	case f.cluster == nil:
-		f.waitFor(bootstrapv1.ReasonWaitingForCluster, "there is no Cluster %q yet", f.machine.Spec.ClusterName)
-	case f.cluster.Status.Initialization.InfrastructureProvisioned == nil ||
-		!*f.cluster.Status.Initialization.InfrastructureProvisioned:
-		f.waitFor(bootstrapv1.ReasonWaitingForInfra, "the infrastructure of Cluster %q is not provisioned yet",
-			f.cluster.Name)
-	case !util.IsControlPlaneMachine(f.machine) &&
-		!conditions.IsTrue(f.cluster, clusterv1.ClusterControlPlaneInitializedCondition):
-		f.waitFor(bootstrapv1.ReasonWaitingForControlPlane,
+	case !s.machine.DeletionTimestamp.IsZero():
+		s.waitFor(bootstrapv1.ReasonWaitingForMachine, "Machine %q is being deleted", s.machine.Name)
+	case s.cluster == nil:
+		s.waitFor(bootstrapv1.ReasonWaitingForCluster, "there is no Cluster %q yet", s.machine.Spec.ClusterName)
+	case s.cluster.Status.Initialization.InfrastructureProvisioned == nil ||
+		!*s.cluster.Status.Initialization.InfrastructureProvisioned:
+		s.waitFor(bootstrapv1.ReasonWaitingForInfra, "the infrastructure of Cluster %q is not provisioned yet",
+			s.cluster.Name)
+	case !util.IsControlPlaneMachine(s.machine) &&
+		!conditions.IsTrue(s.cluster, clusterv1.ClusterControlPlaneInitializedCondition):
+		s.waitFor(bootstrapv1.ReasonWaitingForControlPlane,
 			"the control plane of Cluster %q is not initialized yet; one that runs elsewhere needs an MCMExternalControlPlane "+
-				"as spec.controlPlaneRef", f.cluster.Name)
+				"as spec.controlPlaneRef", s.cluster.Name)
 	default:
 		return true
 	}
@@ -113,43 +113,43 @@ func (f *facts) open() bool {
 }
 
 // waitFor records what the config waits for.
-func (f *facts) waitFor(reason, format string, args ...any) {
-	f.reason, f.message = reason, fmt.Sprintf(format, args...)
+func (s *scope) waitFor(reason, format string, args ...any) {
+	s.reason, s.message = reason, fmt.Sprintf(format, args...)
 }
 
 // refuse records what the user has to correct.
-func (f *facts) refuse(reason, format string, args ...any) {
-	f.waitFor(reason, format, args...)
-	f.invalid = true
+func (s *scope) refuse(reason, format string, args ...any) {
+	s.waitFor(reason, format, args...)
+	s.invalid = true
 }
 
 // clusterKey is where the Cluster is.
-func (f *facts) clusterKey() client.ObjectKey {
-	return client.ObjectKey{Namespace: f.config.Namespace, Name: f.machine.Spec.ClusterName}
+func (s *scope) clusterKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.config.Namespace, Name: s.machine.Spec.ClusterName}
 }
 
 // nodeName is the name that the node will register with: that of the VM, which
 // is the infrastructure machine's.
-func (f *facts) nodeName() string {
-	if name := f.machine.Spec.InfrastructureRef.Name; name != "" {
+func (s *scope) nodeName() string {
+	if name := s.machine.Spec.InfrastructureRef.Name; name != "" {
 		return name
 	}
-	return f.machine.Name
+	return s.machine.Name
 }
 
 // ownerID is the durable id that tokens are derived from: that of the data once
 // there is some, so that a move does not change it.
-func (f *facts) ownerID() string {
-	if f.secret != nil && f.secret.Annotations[machinev1.OwnerIDAnnotation] != "" {
-		return f.secret.Annotations[machinev1.OwnerIDAnnotation]
+func (s *scope) ownerID() string {
+	if s.secret != nil && s.secret.Annotations[machinev1.OwnerIDAnnotation] != "" {
+		return s.secret.Annotations[machinev1.OwnerIDAnnotation]
 	}
-	return string(f.config.UID)
+	return string(s.config.UID)
 }
 
 // attempt is the number of the token that the data holds, 0 if there is none to
 // look after: it holds none, or that one has done its duty.
-func (f *facts) attempt() int {
-	n, err := strconv.Atoi(f.secret.Annotations[machinev1.CreateAttemptAnnotation])
+func (s *scope) attempt() int {
+	n, err := strconv.Atoi(s.secret.Annotations[machinev1.CreateAttemptAnnotation])
 	if err != nil {
 		return 0
 	}

@@ -19,45 +19,45 @@ import (
 
 // report writes the status if it has changed, and emits an Event for what the user has to
 // correct.
-func (c *Controller) report(ctx context.Context, f *facts) error {
-	changed := f.config.DeepCopy()
-	changed.Status = statusOf(f)
-	if equality.Semantic.DeepEqual(f.config.Status, changed.Status) {
+func (c *Controller) report(ctx context.Context, s *scope) error {
+	changed := s.config.DeepCopy()
+	changed.Status = statusOf(s)
+	if equality.Semantic.DeepEqual(s.config.Status, changed.Status) {
 		return nil
 	}
-	if err := patch.Status(ctx, c.Client, f.config, changed); client.IgnoreNotFound(err) != nil {
+	if err := patch.Status(ctx, c.Client, s.config, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMConfig: %w", err)
 	}
-	before := meta.FindStatusCondition(f.config.Status.Conditions, clusterv1.ReadyCondition)
-	text := message.Truncate(f.message, message.Limit)
-	if f.invalid && (before == nil || before.Reason != f.reason || before.Message != text) {
-		c.Events.Event(changed, corev1.EventTypeWarning, f.reason, f.message)
+	before := meta.FindStatusCondition(s.config.Status.Conditions, clusterv1.ReadyCondition)
+	text := message.Truncate(s.message, message.Limit)
+	if s.invalid && (before == nil || before.Reason != s.reason || before.Message != text) {
+		c.Events.Event(changed, corev1.EventTypeWarning, s.reason, s.message)
 	}
 	return nil
 }
 
 // statusOf derives the status from what was seen.
-func statusOf(f *facts) bootstrapv1.MCMConfigStatus {
-	out := *f.config.Status.DeepCopy()
+func statusOf(s *scope) bootstrapv1.MCMConfigStatus {
+	out := *s.config.Status.DeepCopy()
 	set := func(condition metav1.Condition) {
-		capi.SetCondition(&out.Conditions, condition, f.config.Generation, f.now)
+		capi.SetCondition(&out.Conditions, condition, s.config.Generation, s.now)
 	}
-	set(capi.PausedCondition(f.paused))
-	if f.paused != "" {
+	set(capi.PausedCondition(s.paused))
+	if s.paused != "" {
 		return out
 	}
-	if f.created {
-		out.DataSecretName = f.config.Name
+	if s.created {
+		out.DataSecretName = s.config.Name
 		out.Initialization.DataSecretCreated = new(true)
 	}
-	if f.reason == "" && !f.created {
+	if s.reason == "" && !s.created {
 		return out // an error ended this pass, the next one will know
 	}
 	ready := metav1.Condition{
-		Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: f.reason,
-		Message: f.message,
+		Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: s.reason,
+		Message: s.message,
 	}
-	if f.reason == "" {
+	if s.reason == "" {
 		ready.Status, ready.Reason = metav1.ConditionTrue, bootstrapv1.ReasonDataSecretAvailable
 	}
 	set(ready)
