@@ -2,7 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,10 +11,10 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// Reasons of Events on Machines. A machine that does well has one for its
-// creation and one for its deletion.
+// Reasons of Events on Machines. A machine that does well has none until its deletion: phase,
+// lastOperation and conditions say when it joined, and its own Event would be one more request
+// for each machine.
 const (
-	eventJoined       = "Joined"
 	eventCreated      = "Created"
 	eventCreateFailed = "CreateFailed"
 	eventUnhealthy    = "Unhealthy"
@@ -80,8 +79,7 @@ func phaseEvent(p *pass) (kubeEvent, bool) {
 	switch is {
 	case machinev1.MachineRunning:
 		if was == machinev1.MachinePending {
-			text = fmt.Sprintf("VM %s joined as Node %s", p.machine.Spec.ProviderID, p.nodeName)
-			return kubeEvent{corev1.EventTypeNormal, eventJoined, text}, true
+			return kubeEvent{}, false
 		}
 		return kubeEvent{corev1.EventTypeNormal, eventRecovered, text}, true
 	case machinev1.MachineAvailable:

@@ -39,6 +39,21 @@ func TestJoinIsRecorded(t *testing.T) {
 	}
 }
 
+// TestJoinHasNoEvent: the status says it, and an Event would be one more request for each machine.
+func TestJoinHasNoEvent(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, interceptor.Funcs{})
+	w.running("a")
+	if events := len(w.events.Events); events > 0 {
+		t.Errorf("%d Events of a machine that joins: %q", events, <-w.events.Events)
+	}
+	w.setUnready("a")
+	_, _ = w.reconcile("a")
+	if w.count(eventUnhealthy) != 1 {
+		t.Error("no Event says that the node is unhealthy")
+	}
+}
+
 // TestFailedJoinIsRecorded: not before the Machine has failed.
 func TestFailedJoinIsRecorded(t *testing.T) {
 	t.Parallel()

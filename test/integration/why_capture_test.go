@@ -51,8 +51,8 @@ func captures(r *reader) {
 		return nil
 	})
 	machine := "machine/" + r.oneOf("small")
-	r.eventually("the machine's Event is there", func(ctx context.Context) error {
-		if text, code := r.mcm(ctx, "timeline", machine); code != 0 || !strings.Contains(text, "Joined") {
+	r.eventually("the machine has joined", func(ctx context.Context) error {
+		if text, code := r.mcm(ctx, "timeline", machine); code != 0 || !strings.Contains(text, "Phase=Running") {
 			return fmt.Errorf("exit code %d\n%s", code, text)
 		}
 		return nil
