@@ -28,6 +28,9 @@ const (
 
 	// Most waits without a fault are over by then; reporting them earlier would be a write.
 	quietGrace = 10 * time.Second
+	// A turn at the cloud's rate that comes later than this is reported at once. An earlier one is
+	// no longer than a VM takes to boot.
+	longTurn = 2 * time.Minute
 )
 
 // errNodeNameTaken is why a VM is not recorded but removed: an older node is still
@@ -122,8 +125,8 @@ func (c *Controller) launchFailed(p *pass, err error) error {
 	}
 	if e, ok := errors.AsType[*cloud.Error](err); ok && c.queued(p, e) {
 		requeueAfter(p, e.RetryAfter) // where it waits for its class, the class's update wakes the machine at once
-		if p.seen.now.Sub(p.machine.CreationTimestamp.Time) > quietGrace {
-			p.did.waitsFor = &waiting{waitReason(e), err.Error()}
+		if e.RetryAfter > longTurn || p.seen.now.Sub(p.machine.CreationTimestamp.Time) > quietGrace {
+			p.did.waitsFor = waitingFor(e)
 		}
 		return nil
 	}
@@ -146,12 +149,13 @@ func (c *Controller) queued(p *pass, e *cloud.Error) bool {
 	return e.Reason == vm.ReasonUnprotected || e.Reason == cloud.ReasonRateBudget && !late
 }
 
-// waitReason returns the condition reason of a wait for which queued is true.
-func waitReason(e *cloud.Error) string {
-	if e.Code == cloud.Throttled {
-		return machinev1.ReasonCloudThrottled
+// waitingFor returns the condition of a wait for which queued is true.
+func waitingFor(e *cloud.Error) *waiting {
+	if e.Code != cloud.Throttled {
+		return &waiting{e.Reason, e.Error()}
 	}
-	return e.Reason
+	text := fmt.Sprintf("%v; tried again in %s", e, max(e.RetryAfter, time.Second).Round(time.Second))
+	return &waiting{machinev1.ReasonCloudThrottled, text}
 }
 
 // nodeNameTaken reports whether the name of the VM's node belongs to an older node that

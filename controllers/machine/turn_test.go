@@ -19,7 +19,7 @@ import (
 func busy(t *testing.T, faults interceptor.Funcs) *env {
 	t.Helper()
 	w := newEnv(t, faults)
-	rate := wrap.Rate{PerSecond: .01, Burst: 1}
+	rate := wrap.Rate{PerSecond: .03, Burst: 1}
 	w.wraps = []cloud.Middleware{wrap.Budget(rate, nil, wrap.Clock{Now: w.clock.Now, Rand: func() float64 { return 0 }})}
 	w.restart()
 	w.create(newMachine("first", w.clock.Now()))
@@ -66,6 +66,24 @@ func TestWaitingForItsTurnAtTheCloudCostsNothing(t *testing.T) {
 	w.settle("m", func() bool { made, _ := w.vms(); return made == 2 })
 	if tokens != 1 {
 		t.Errorf("%d tokens for a machine that had to wait, want 1", tokens)
+	}
+}
+
+// TestALateTurnIsReportedAtOnce: of its first request the machine knows how long it has to wait.
+func TestALateTurnIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := busy(t, interceptor.Funcs{})
+	names := []string{"a", "b", "c", "d", "e"} // one turn in 33 s
+	for _, name := range names {
+		w.create(newMachine(name, w.clock.Now()))
+		_, _ = w.reconcile(name)
+	}
+	if said := w.condition(names[0], machinev1.ConditionVMReady); said != "" {
+		t.Errorf("condition %q of the first in the queue, want none: a VM takes longer to boot", said)
+	}
+	if said := w.condition(names[4], machinev1.ConditionVMReady); !strings.HasPrefix(said,
+		machinev1.ReasonCloudThrottled) || !strings.Contains(said, "tried again in 2m47s") {
+		t.Errorf("condition %q of the last in the queue, want that and when it is tried again", said)
 	}
 }
 
