@@ -126,7 +126,8 @@ func (c *Controller) launchFailed(p *pass, err error) error {
 	if e, ok := errors.AsType[*cloud.Error](err); ok && c.queued(p, e) {
 		requeueAfter(p, e.RetryAfter) // where it waits for its class, the class's update wakes the machine at once
 		if e.RetryAfter > longTurn || p.seen.now.Sub(p.machine.CreationTimestamp.Time) > quietGrace {
-			p.did.waitsFor = waitingFor(e)
+			// Without the time that is left: a machine that loses its turn would be written again.
+			p.did.waitsFor = &waiting{waitReason(e), err.Error()}
 		}
 		return nil
 	}
@@ -149,13 +150,12 @@ func (c *Controller) queued(p *pass, e *cloud.Error) bool {
 	return e.Reason == vm.ReasonUnprotected || e.Reason == cloud.ReasonRateBudget && !late
 }
 
-// waitingFor returns the condition of a wait for which queued is true.
-func waitingFor(e *cloud.Error) *waiting {
-	if e.Code != cloud.Throttled {
-		return &waiting{e.Reason, e.Error()}
+// waitReason returns the condition reason of a wait for which queued is true.
+func waitReason(e *cloud.Error) string {
+	if e.Code == cloud.Throttled {
+		return machinev1.ReasonCloudThrottled
 	}
-	text := fmt.Sprintf("%v; tried again in %s", e, max(e.RetryAfter, time.Second).Round(time.Second))
-	return &waiting{machinev1.ReasonCloudThrottled, text}
+	return e.Reason
 }
 
 // nodeNameTaken reports whether the name of the VM's node belongs to an older node that
