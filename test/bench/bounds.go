@@ -5,8 +5,8 @@ import "fmt"
 // The bounds. A machine in a pool of ten has a tenth of what the pool costs on
 // its account, so it has more requests than one in a pool of a hundred.
 const (
-	requestsInTen     = 11
-	requestsInHundred = 9
+	requestsInTen     = 10
+	requestsInHundred = 8.5
 	growthMost        = 1.1 // of requests a machine, from the fewest machines on
 	perThousandMost   = 60  // MiB
 	startupMost       = 30  // seconds
