@@ -95,7 +95,7 @@ func TestRun(t *testing.T) {
 		return ""
 	})
 	removeAll(t, admin, objects)
-	checkEventsHaveTraces(t, admin, all) // a machine that does well has no other than that of its deletion
+	checkEventsHaveTraces(t, admin, all) // a healthy machine has none before its deletion
 	checkForbidden(t, standby)
 	standby.stop()
 	if err := <-standby.ended; err != nil {

@@ -11,9 +11,8 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// Reasons of Events on Machines. A machine that does well has none until its deletion: phase,
-// lastOperation and conditions say when it joined, and its own Event would be one more request
-// for each machine.
+// Reasons of Events on Machines. A healthy machine has none until its deletion: phase, lastOperation
+// and conditions say when it joined, and an Event would be one more request for each machine.
 const (
 	eventCreated      = "Created"
 	eventCreateFailed = "CreateFailed"

@@ -28,9 +28,9 @@ const (
 
 	// Most waits without a fault are over by then; reporting them earlier would be a write.
 	quietGrace = 10 * time.Second
-	// A turn at the cloud's rate that comes later than this is reported at once. An earlier one is
-	// no longer than a VM takes to boot.
-	longTurn = 2 * time.Minute
+	// A wait for the account's rate limit that is longer than this is reported at once. A shorter one
+	// takes no longer than a VM takes to boot.
+	longRateWait = 2 * time.Minute
 )
 
 // errNodeNameTaken is why a VM is not recorded but removed: an older node is still
@@ -125,8 +125,8 @@ func (c *Controller) launchFailed(p *pass, err error) error {
 	}
 	if e, ok := errors.AsType[*cloud.Error](err); ok && c.queued(p, e) {
 		requeueAfter(p, e.RetryAfter) // where it waits for its class, the class's update wakes the machine at once
-		if e.RetryAfter > longTurn || p.seen.now.Sub(p.machine.CreationTimestamp.Time) > quietGrace {
-			// Without the time that is left: a machine that loses its turn would be written again.
+		if e.RetryAfter > longRateWait || p.seen.now.Sub(p.machine.CreationTimestamp.Time) > quietGrace {
+			// The message has no time in it: each further refusal would be another write.
 			p.did.waitsFor = &waiting{waitReason(e), err.Error()}
 		}
 		return nil

@@ -69,8 +69,8 @@ func TestWaitingForItsTurnAtTheCloudCostsNothing(t *testing.T) {
 	}
 }
 
-// TestALateTurnIsReportedAtOnce: of its first request the machine knows how long it has to wait.
-func TestALateTurnIsReportedAtOnce(t *testing.T) {
+// TestLongRateWaitIsReportedAtOnce: the first refusal says how long the machine has to wait.
+func TestLongRateWaitIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := busy(t, interceptor.Funcs{})
 	names := []string{"a", "b", "c", "d", "e"} // one turn in 33 s

@@ -264,13 +264,13 @@ func (s *scope) pausedText() string {
 	return "; rollouts are paused: set spec.paused to false to resume them"
 }
 
-// unansweredText is what the message adds while a request to size a set may still arrive.
+// unansweredText is what the message adds while a request to scale a set may still take effect.
 func (s *scope) unansweredText() string {
 	if s.unanswered == "" {
 		return ""
 	}
-	return fmt.Sprintf("; the API server did not answer the last request to size machine set %s: no other is sized until "+
-		"it has arrived, or for %s", s.unanswered, fence.Reach)
+	return fmt.Sprintf("; the API server did not answer the last request to scale machine set %s; the others are scaled "+
+		"once its outcome is known (within %s)", s.unanswered, fence.Reach)
 }
 
 // surgeText is what the message adds while the cloud has no capacity for surge.
