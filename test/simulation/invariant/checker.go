@@ -113,8 +113,8 @@ type Checker struct {
 	taken     map[string]time.Time    // when somebody else took the Machine of an owner id away, and its VM stayed
 	goingThen map[string]bool         // of these owner ids, those whose Machine was being deleted
 	unhealthy map[string]bool         // nodes as they last were
-	created   map[string]time.Time    // when the MCMMachine of an owner id was last created
-	deleted   map[string]time.Time    // since when the MCMMachine of an owner id is being deleted
+	deleted   map[string]time.Time    // since when the machine of an owner id is being deleted
+	undeleted map[string]undeletion   // of owner ids whose machine was there again without its deletion
 	made      map[string]time.Time    // when the Machine of an owner id, an orphan's until then, was last created
 	put       map[types.UID]time.Time // when somebody else created a Machine, or changed its labels
 
@@ -153,7 +153,7 @@ func New(w World) *Checker {
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
 		taken: map[string]time.Time{}, goingThen: map[string]bool{},
 		put: map[types.UID]time.Time{}, made: map[string]time.Time{},
-		unhealthy: map[string]bool{}, created: map[string]time.Time{}, deleted: map[string]time.Time{},
+		unhealthy: map[string]bool{}, deleted: map[string]time.Time{}, undeleted: map[string]undeletion{},
 		active: map[place]presence{}, dropped: map[string]time.Time{},
 		retained: map[string]bool{}, unasked: map[string]bool{},
 		orphaned: map[string]int{}, collected: map[string]bool{},

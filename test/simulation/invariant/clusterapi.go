@@ -118,7 +118,7 @@ func mcmNoSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer
 }
 
 // vmStays: the VM of an MCMMachine is ended only when that is being deleted, or was when
-// the reconcile began: clusterctl recreates it in the target of a move.
+// the reconcile began.
 func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !c.ended(before, now) || w == nil {
 		return nil
@@ -135,13 +135,6 @@ func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) erro
 		return fmt.Errorf("VM %s is ended although it is that of MCMMachine %s, which stays", now.ID, m.Name)
 	}
 	return nil
-}
-
-// wasDeleted reports whether the MCMMachine of an owner id was being deleted at that
-// time, and was created again since then.
-func (c *Checker) wasDeleted(id string, at time.Time) bool {
-	deleted := c.deleted[id]
-	return !deleted.IsZero() && !deleted.After(at) && c.created[id].After(at)
 }
 
 // copies reports whether an MCMMachine is only the copy of a native Machine, which is

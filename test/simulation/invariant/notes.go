@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +34,12 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 		c.noteMachine(change, o, w)
 	case *infrav1.MCMMachine:
 		id := mcmID(o)
-		c.noteDeletion(change, o)
+		if change.Old == nil {
+			c.noteReturn(id)
+		}
+		if !moved(o) {
+			c.noteDeletion(id, change)
+		}
 		if change.New == nil {
 			c.removed[id] = c.Now()
 			if w == nil && !moved(o) {
@@ -55,17 +61,33 @@ func (c *Checker) noteWanted(o client.Object) {
 	}
 }
 
-// noteDeletion remembers since when an MCMMachine is being deleted, and when a move
-// created it in another management cluster.
-func (c *Checker) noteDeletion(change apiserver.Change, m *infrav1.MCMMachine) {
-	id := mcmID(m)
-	if change.Old == nil {
-		c.created[id] = c.Now()
-		c.noteReturn(id)
-	}
-	if !m.DeletionTimestamp.IsZero() && !moved(m) && c.deleted[id].IsZero() {
+// noteDeletion remembers since when the machine of an owner id is being deleted, and when it
+// was created again without its deletion: by a move or by a user.
+func (c *Checker) noteDeletion(id string, change apiserver.Change) {
+	switch deleting := !change.Object().GetDeletionTimestamp().IsZero(); {
+	case change.Old == nil && !deleting:
+		c.undelete(id)
+	case deleting && c.deleted[id].IsZero():
 		c.deleted[id] = c.Now()
 	}
+}
+
+// undeletion is when a machine was deleted, and when it was there again without its deletion.
+type undeletion struct{ deleted, undone time.Time }
+
+// undelete remembers that the machine of an owner id is not being deleted any more.
+func (c *Checker) undelete(id string) {
+	if deleted := c.deleted[id]; !deleted.IsZero() {
+		c.undeleted[id] = undeletion{deleted: deleted, undone: c.Now()}
+		delete(c.deleted, id)
+	}
+}
+
+// wasDeleted reports whether the machine of an owner id was being deleted at that time, and
+// is not any more. A request that was sent then cannot be called back.
+func (c *Checker) wasDeleted(id string, at time.Time) bool {
+	u := c.undeleted[id]
+	return u.undone.After(at) && !u.deleted.After(at)
 }
 
 // noteZones remembers which zones a class does not name any more.
@@ -92,6 +114,7 @@ func (c *Checker) want(uid types.UID, b bounds) {
 
 func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *Writer) {
 	id := ownerID(m)
+	c.noteDeletion(id, change)
 	if change.New == nil {
 		c.removed[id] = c.Now()
 		if w == nil {

@@ -180,7 +180,7 @@ func (c *Checker) Restored(s *apiserver.Server, restore func()) (lost []*machine
 			c.noteReturn(id)
 		}
 		if o.GetDeletionTimestamp().IsZero() {
-			delete(c.deleted, id)
+			c.undelete(id)
 		}
 		delete(c.left, o.GetUID())
 		delete(c.ceased, o.GetUID())
