@@ -65,13 +65,11 @@ start: ## the manager on CONTROL_KUBECONFIG and TARGET_KUBECONFIG, with more fla
 ##  Test
 
 .PHONY: test
-test: controlplane capi verify lint binaries ## everything that CI runs
-	@# Prints what go test -v prints, and at the end what failed, beside one OpenStack
-	@# for all packages. The linter has vetted everything. The timeout finds tests
-	@# that hang, not slow machines.
+test: controlplane capi verify lint binaries gotest ## everything that CI runs
+	@# Beside one OpenStack for all packages. The linter has vetted everything. The
+	@# timeout finds tests that hang, not slow machines.
 	@# OpenStack's services need seconds for each fault of the conformance kit, so that one of each kind is
 	@# drawn; make conformance CLOUD=openstack tries all.
-	@go build -o out/bin/gotest ./test/gotest
 	CLOUDTEST_DRAWS=1 out/bin/gotest -openstack $(RACE) -vet=off -count=1 -timeout 45m $(RACED) \
 		-- -vet=off -count=1 -timeout 45m $$(comm -23 <(go list ./... | sort) <(go list $(RACED) | sort))
 	@# Of three writes of a migration one is drawn, after which its command is killed; make e2e tries all.
@@ -83,8 +81,7 @@ test: controlplane capi verify lint binaries ## everything that CI runs
 	@$(SITE_TEST)
 
 .PHONY: race
-race: controlplane binaries ## every test of this module under the race detector
-	@go build -o out/bin/gotest ./test/gotest
+race: controlplane binaries gotest ## every test of this module under the race detector
 	out/bin/gotest -openstack -race -vet=off -count=1 -timeout 60m ./...
 
 # The programs that several test packages start, built once before they do.
@@ -92,6 +89,11 @@ race: controlplane binaries ## every test of this module under the race detector
 binaries:
 	@go build -o out/bin/cluster-api-provider-mcm ./cmd/manager
 	@go build -o out/bin/simcloud ./cmd/simcloud
+
+# Prints what go test -v prints, and at the end what failed.
+.PHONY: gotest
+gotest:
+	@go build -o out/bin/gotest ./test/gotest
 
 .PHONY: check
 check: ## the inner loop, under a minute: vet, the house rules, unit tests of what changed
@@ -129,15 +131,16 @@ chaos: controlplane ## processes killed at random on a real control plane: MINUT
 
 # Modules of their own: make verify fails where they do not follow the main one's
 # dependencies, and go mod tidy in their folders mends that.
-CAPI_TEST = cd test/e2e/capi && go test -v -count=1 -timeout 45m ./...
-CHART_TEST = cd test/e2e/chart && go test -v -count=1 -timeout 45m ./...
-MONITORING_TEST = cd test/monitoring && go test -v -count=1 -timeout 45m ./...
-TRACING_TEST = cd test/tracing && go test -v -count=1 -timeout 45m ./...
-BOOTDATA_TEST = cd test/bootdata && go test -v -count=1 -timeout 45m ./...
-SITE_TEST = cd docs/site && go test -v -count=1 -timeout 45m ./...
+MODULE_TEST = "$(CURDIR)/out/bin/gotest" -count=1 -timeout 45m ./...
+CAPI_TEST = cd test/e2e/capi && $(MODULE_TEST)
+CHART_TEST = cd test/e2e/chart && $(MODULE_TEST)
+MONITORING_TEST = cd test/monitoring && $(MODULE_TEST)
+TRACING_TEST = cd test/tracing && $(MODULE_TEST)
+BOOTDATA_TEST = cd test/bootdata && $(MODULE_TEST)
+SITE_TEST = cd docs/site && $(MODULE_TEST)
 
 .PHONY: e2e
-e2e: controlplane capi ## with the real Cluster API core manager and clusterctl, and with Helm
+e2e: controlplane capi gotest ## with the real Cluster API core manager and clusterctl, and with Helm
 	@$(CAPI_TEST)
 	@$(CHART_TEST)
 

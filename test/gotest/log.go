@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -116,14 +117,42 @@ func (l *log) end() {
 			return
 		}
 		fmt.Fprintln(l.w, "--- FAIL:", who)
-		for _, line := range last(l.said[who], each) {
+		for _, line := range last(withoutLogs(linesOf(l.said[who])), each) {
 			fmt.Fprintln(l.w, "    "+line)
 		}
 	}
 }
 
-// last returns the last n lines that say something besides that it failed.
-func last(said []string, n int) []string {
+// message is the first line of what a test says: "file.go:1: ".
+var message = regexp.MustCompile(`^\w+\.go:\d+: `)
+
+// withoutLogs leaves out the ends of the logs of processes (fixture/process.Tail), which a
+// test shows after what it says itself.
+func withoutLogs(lines []string) []string {
+	var kept []string
+	inLog := false
+	for _, line := range lines {
+		switch {
+		case strings.HasPrefix(message.ReplaceAllString(line, ""), "last lines of "):
+			inLog = true
+		case message.MatchString(line):
+			inLog = false
+		}
+		if !inLog {
+			kept = append(kept, line)
+		}
+	}
+	if len(kept) == 0 {
+		return lines
+	}
+	return kept
+}
+
+// last returns the last n lines.
+func last(lines []string, n int) []string { return lines[max(0, len(lines)-max(0, n)):] }
+
+// linesOf returns the lines that say something besides that it failed.
+func linesOf(said []string) []string {
 	var lines []string
 	for line := range strings.Lines(strings.Join(said, "")) {
 		line = strings.TrimSpace(line)
@@ -134,7 +163,7 @@ func last(said []string, n int) []string {
 			lines = append(lines, line)
 		}
 	}
-	return lines[max(0, len(lines)-max(0, n)):]
+	return lines
 }
 
 func name(e event) string {

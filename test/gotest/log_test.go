@@ -28,6 +28,19 @@ func TestTheEndSaysWhatFailed(t *testing.T) {
 {"Action":"fail","Package":"p"}`, "=== RUN T/a\n  a_test.go:1: bad\nFAIL\n" +
 				"\n=== 1 failed\n--- FAIL: p T/a\n    a_test.go:1: bad\n",
 		},
+		"Logs": {
+			"The logs of processes, which a test shows last, do not hide what it says.",
+			`{"Action":"output","Package":"p","Test":"T","Output":"  a_test.go:1: bad\n"}
+{"Action":"output","Package":"p","Test":"T","Output":"      more\n"}
+{"Action":"output","Package":"p","Test":"T","Output":"      last lines of server:\n      \tlistens\n"}
+{"Action":"output","Package":"p","Test":"T","Output":"  a_test.go:2: last lines of client:\n      \tdials\n"}
+{"Action":"output","Package":"p","Test":"T","Output":"  a_test.go:3: worse\n"}
+{"Action":"fail","Package":"p","Test":"T"}
+{"Action":"fail","Package":"p"}`,
+			"  a_test.go:1: bad\n      more\n      last lines of server:\n      \tlistens\n" +
+				"  a_test.go:2: last lines of client:\n      \tdials\n  a_test.go:3: worse\n" +
+				"\n=== 1 failed\n--- FAIL: p T\n    a_test.go:1: bad\n    more\n    a_test.go:3: worse\n",
+		},
 		"Build": {
 			"What does not compile says why.",
 			`{"Action":"build-output","ImportPath":"p [p.test]","Output":"p.go:1:1: no\n"}
