@@ -84,6 +84,7 @@ func newGatedManagement(t *testing.T, a assets, ctl clusterctl) *management {
 // startHooks installs the bundle, and runs its Deployment as a process.
 func (m *management) startHooks(t *testing.T, ctl clusterctl) {
 	t.Helper()
+	m.until(t, "clusterctl's first init has cleaned up", m.certManagerTested)
 	ctl.must(t, nil, "init", "--kubeconfig", m.Cluster.Kubeconfig(), "--runtime-extension", "capmcm")
 	certs := filepath.Join(m.dir, "hooks")
 	ca, err := serving(certs)
@@ -125,6 +126,18 @@ func (m *management) startHooks(t *testing.T, ctl clusterctl) {
 		}
 		return condition(registered.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
 	})
+}
+
+// certManagerTested reports whether the namespace is gone in which clusterctl init tests
+// cert-manager. An init that finds it terminating takes it for its own, and then waits ten
+// minutes to create an Issuer in it.
+func (m *management) certManagerTested(ctx context.Context) error {
+	tests := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cert-manager-test"}}
+	err := m.cl.Get(ctx, client.ObjectKeyFromObject(tests), tests)
+	if err == nil {
+		return fmt.Errorf("namespace %s is %s", tests.Name, tests.Status.Phase)
+	}
+	return client.IgnoreNotFound(err)
 }
 
 func (m *management) until(t *testing.T, what string, check func(context.Context) error) {
