@@ -32,7 +32,7 @@ type Deps struct {
 	Clock  clock.PassiveClock
 	// Confirm makes the drain list the pods of the node from the API server when the
 	// cache shows none: a pod that was bound just before the node was cordoned may not
-	// be in the cache yet. It costs one request for each drain.
+	// be in the cache yet. It costs one request for each pass that finds the node drained.
 	Confirm bool
 }
 
@@ -126,7 +126,7 @@ func (d *Drainer) Drain(ctx context.Context, r Request) (result Result, err erro
 		return Result{}, err
 	}
 	result = report(p.progress())
-	if result.Done && d.confirm && !state.confirmed {
+	if result.Done && d.confirm {
 		return p.confirmed(ctx, result)
 	}
 	return state.report(result, now), nil

@@ -40,7 +40,8 @@ func (p *pass) observe(ctx context.Context) error {
 }
 
 // confirmed returns done, unless the API server has a pod that the cache does not
-// show.
+// show. Each pass that finds the node drained asks again: until the cloud takes the request
+// to delete the VM, somebody may uncordon the node, or restore etcd to before the drain.
 func (p *pass) confirmed(ctx context.Context, done Result) (Result, error) {
 	var pods corev1.PodList
 	if err := p.drainer.target.Live.List(ctx, &pods,
@@ -50,7 +51,6 @@ func (p *pass) confirmed(ctx context.Context, done Result) (Result, error) {
 	if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return IsDrained(&pod) }) {
 		return Result{Wait: busyWait, Reason: machinev1.ReasonDraining, Message: "waiting for pods to terminate"}, nil
 	}
-	p.state.confirmed = true
 	return done, nil
 }
 

@@ -33,7 +33,6 @@ type nodeState struct {
 	attempts   map[types.UID]*attempt
 	departures []*departure // in the order in which the pods were evicted
 	recovered  bool         // departures has the volumes that were detaching before the first pass
-	confirmed  bool         // the API server has confirmed that no pod is left
 	notes      []string     // what the drain gave up waiting for
 	reported   Result
 	reportedAt time.Time
