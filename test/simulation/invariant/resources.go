@@ -129,11 +129,11 @@ func zonesOf(class *machinev1.MachineClass) []string {
 // before its VM is an orphan, less what requests take.
 const confirmation = 45 * time.Second
 
-// onlyOrphansCollected: a VM is ended only with its Machine, or without one for some
-// time: it may have been taken away by hand, and come back. One that was being deleted may be taken
-// away, or be restored to before its deletion, while a reconcile, which began before, is ending its
-// VM. A set that was restored to before it had created a Machine creates the same one again, with that owner id: a collector that
-// began before that cannot have known.
+// onlyOrphansCollected: a VM is ended only with its Machine, or without one for some time: it may
+// have been taken away by hand, and come back. One that was being deleted may be taken away, or be
+// restored to before its deletion, while a reconcile, which began before, is ending its VM. A set
+// that was restored to before it had created a Machine creates the same one again, with that owner
+// id: a collector that began before that cannot have known.
 func onlyOrphansCollected(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !c.ended(before, now) || w == nil {
 		return nil
