@@ -89,7 +89,10 @@ func distribute(b Bounds, sets []Set, active, sizes []int, growing int) {
 		scaleIn(b, sets, active, sizes, -more)
 	case more > 0 && growing >= 0:
 		// Machines that a set no longer has replicas for may still exist.
-		sizes[growing] += max(b.Allowed()-sum(sets, expected), 0)
+		room := max(b.Allowed()-sum(sets, expected), 0)
+		// MCM gives a set more than all replicas, up to the surge, and takes them back at
+		// once: a healthy machine goes if it has the lowest priority.
+		sizes[growing] = max(sizes[growing], min(sizes[growing]+room, b.Replicas))
 	}
 }
 

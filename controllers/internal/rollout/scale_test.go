@@ -88,6 +88,12 @@ func TestScaled(t *testing.T) {
 			1, false,
 			[]int{7, 15},
 		},
+		"OutSurge": {
+			"The surge makes no set larger than all replicas: it would give a machine up at once.", rolling(5),
+			[]Set{asked(1, 1, 4), asked(2, 4, 4)},
+			1, false,
+			[]int{1, 5},
+		},
 		"OutUnspent": {
 			"Machines that were not given up yet are not made once more.", rolling(20),
 			[]Set{unspent(3, asked(1, 7, 10)), asked(2, 5, 10)},
