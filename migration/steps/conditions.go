@@ -2,6 +2,7 @@ package steps
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -119,9 +120,9 @@ func notYet(s *migration.PoolState, o client.Object) string {
 	case *clusterv1.Machine:
 		return noNodeYet(s, o)
 	case *clusterv1.MachineSet:
-		return notObserved(o.Status.ObservedGeneration, o.Generation)
+		return notReconciled(o.Generation, o.Status.ObservedGeneration, o.Status.Conditions)
 	case *clusterv1.MachineDeployment:
-		return notObserved(o.Status.ObservedGeneration, o.Generation)
+		return notReconciled(o.Generation, o.Status.ObservedGeneration, o.Status.Conditions)
 	}
 	return ""
 }
@@ -134,11 +135,17 @@ func noNodeYet(s *migration.PoolState, m *clusterv1.Machine) string {
 	return ""
 }
 
-func notObserved(observed, generation int64) string {
-	if observed < generation {
-		return "has not been looked at yet"
+// notReconciled says that Cluster API's controllers have not reconciled an object of this generation
+// since it was unpaused; empty if they have. A reconcile that has failed after it wrote its conditions counts:
+// only one without an error writes observedGeneration, and the next may be long in coming.
+func notReconciled(generation, observed int64, all []metav1.Condition) string {
+	shows := func(c metav1.Condition) bool {
+		return c.Type != clusterv1.PausedCondition && c.ObservedGeneration >= generation
 	}
-	return ""
+	if observed >= generation || slices.ContainsFunc(all, shows) {
+		return ""
+	}
+	return "has not been reconciled since it was unpaused; see the log of Cluster API's core manager"
 }
 
 // nodeOf is the Node with a providerID; nil if there is none.
