@@ -245,11 +245,13 @@ func (h *movingPool) tell(ctx context.Context) string {
 			m.Annotations, m.Finalizers)
 	}
 	if d := state.ClusterAPI.Deployment; d != nil {
-		add("  MachineDeployment %s: %v, deleted %v, %v", d.Name, d.Annotations, d.DeletionTimestamp, d.Status.Conditions)
+		add("  MachineDeployment %s: generation %d, observed %d, %v, deleted %v, %v", d.Name, d.Generation,
+			d.Status.ObservedGeneration, d.Annotations, d.DeletionTimestamp, d.Status.Conditions)
 	}
 	for i := range state.ClusterAPI.Sets {
-		add("  MachineSet %s: %v, %v", state.ClusterAPI.Sets[i].Name, state.ClusterAPI.Sets[i].Annotations,
-			state.ClusterAPI.Sets[i].Status.Conditions)
+		s := &state.ClusterAPI.Sets[i]
+		add("  MachineSet %s: generation %d, observed %d, %v, %v", s.Name, s.Generation, s.Status.ObservedGeneration,
+			s.Annotations, s.Status.Conditions)
 	}
 	for i := range state.ClusterAPI.Machines {
 		m := &state.ClusterAPI.Machines[i]
@@ -260,6 +262,9 @@ func (h *movingPool) tell(ctx context.Context) string {
 		m := &state.ClusterAPI.MCMMachines[i]
 		add("  MCMMachine %s: deleted %v, %v, %v, %v", m.Name, m.DeletionTimestamp, m.Annotations, m.Finalizers,
 			m.Status.Conditions)
+	}
+	for _, line := range h.core.LastLines(10, h.Namespace+"/"+h.Name, "rror") {
+		add("  %s", line)
 	}
 	return text
 }
