@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -173,6 +174,32 @@ func (p *Plan) addFallbacks() {
 			At: between(r, 0, p.Length), What: "exhausted", N: r.Uint32() >> 1, For: between(r, time.Minute, time.Hour),
 		})
 	}
+}
+
+// addFallbackRestores has the management cluster of half of the worlds whose pools fall back
+// restored to the seconds in which the machines of a growing pool fell back: afterwards no record
+// names the VMs that other classes have made, and the class that was refused has capacity again.
+func (p *Plan) addFallbackRestores() {
+	const stream = 57963 // with it, no recorded world that was once violated has one
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if !p.Fallbacks || r.IntN(2) == 0 {
+		return
+	}
+	pools := append(slices.Clone(p.Pools), p.Workers...)
+	pool := r.IntN(len(pools))
+	zone, lacking := uint32(pools[pool].Class), between(r, time.Minute, 10*time.Minute)
+	at := between(r, 0, p.Length)
+	grown := at + between(r, 0, 20*time.Second)
+	to := grown + between(r, 0, 20*time.Second)
+	restored := at + lacking + between(r, 0, 5*time.Minute)
+	management := r.Uint32() >> 1 // the servers that "restore" chooses
+	for management>>3%3 == 0 {
+		management += 1 << 3
+	}
+	p.Events = append(p.Events,
+		Event{At: at, What: "exhausted", N: zone, For: lacking},
+		Event{At: grown, What: "grow", N: r.Uint32()>>5<<4 | uint32(pool), For: time.Second},
+		Event{At: restored, What: "restore", N: management, For: restored - to})
 }
 
 // addLateRequests has a request for a VM arrive late in half of the worlds whose pools fall

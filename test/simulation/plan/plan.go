@@ -113,6 +113,7 @@ func New(seed uint64) Plan {
 	p.addReplacements()
 	p.addFallbacks()
 	p.addLateRequests()
+	p.addFallbackRestores()
 	p.addFailingRollouts()
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
