@@ -135,9 +135,9 @@ func noNodeYet(s *migration.PoolState, m *clusterv1.Machine) string {
 	return ""
 }
 
-// notReconciled says that Cluster API's controllers have not reconciled an object of this generation
-// since it was unpaused; empty if they have. A reconcile that has failed after it wrote its conditions counts:
-// only one without an error writes observedGeneration, and the next may be long in coming.
+// notReconciled returns that Cluster API's controllers have not reconciled an object of this
+// generation yet; empty if they have. A reconcile that has failed after it wrote its conditions
+// counts: only one without an error writes observedGeneration, and the next may be long in coming.
 func notReconciled(generation, observed int64, all []metav1.Condition) string {
 	shows := func(c metav1.Condition) bool {
 		return c.Type != clusterv1.PausedCondition && c.ObservedGeneration >= generation
