@@ -23,8 +23,9 @@ const eventMachinesKept = "MachinesKept"
 // as many as are surplus. The size of the set may follow from what a user has asked for and
 // taken back since: available machines are deleted only as far as the MachineDeployment, read
 // uncached, allows. It scales the set out again, or other machines become available in their
-// place. Machines that a scaler or a user has chosen are deleted in any case. From a set
-// that is rolled out, unavailable machines are deleted in place of those that are kept.
+// place. Machines that a scaler lists are deleted in any case, those that a user or a scaler
+// prefers as far as there are more than the MachineDeployment asks for. From a set that is
+// rolled out, unavailable machines are deleted in place of those that are kept.
 func (c *Controller) keepAvailable(ctx context.Context, s *scope, candidates []*machinev1.Machine, count int,
 	all []*machinev1.Machine,
 ) ([]*machinev1.Machine, error) {
@@ -32,8 +33,8 @@ func (c *Controller) keepAvailable(ctx context.Context, s *scope, candidates []*
 	if s.deployment == nil || !slices.ContainsFunc(surplus, isAvailable) {
 		return surplus, nil
 	}
-	live, least, err := c.leastAvailable(ctx, s)
-	if err != nil || least == 0 {
+	live, bounds, err := c.liveBounds(ctx, s)
+	if err != nil || bounds == nil {
 		return surplus, err
 	}
 	tie, own := s.tieLasts(), countsOf(all)
@@ -41,8 +42,9 @@ func (c *Controller) keepAvailable(ctx context.Context, s *scope, candidates []*
 	if err != nil {
 		return nil, err
 	}
-	least = max(least-own.preserved-others.preserved, 0)
-	atRisk := func(m *machinev1.Machine) bool { return isAvailable(m) && !s.isChosen(live, m) }
+	least := max(rollout.LeastAvailable(live, *bounds)-own.preserved-others.preserved, 0)
+	chosen := s.chosen(live, surplus, own.existing+others.existing-mostWanted(*bounds, others))
+	atRisk := func(m *machinev1.Machine) bool { return isAvailable(m) && !chosen[m.Name] }
 	deletable, withheld := keepAtRisk(surplus, atRisk, others.available+own.available-least)
 	if isRolledOut(live, s.set) {
 		instead := unavailable(candidates[count:], withheld)
@@ -127,16 +129,41 @@ func unavailable(machines []*machinev1.Machine, atMost int) []*machinev1.Machine
 	return found
 }
 
-// isChosen reports whether a user or a scaler wants m deleted before others of the set. The
-// mark of a scaler counts as long as the MachineDeployment lists the machine. A priority
-// says which machine goes when the set is scaled in, not that a rollout may do without it.
-func (s *scope) isChosen(live *machinev1.MachineDeployment, m *machinev1.Machine) bool {
+// mostWanted is how many machines a MachineDeployment asks for: while there are sets beside this
+// one, the surge as well.
+func mostWanted(b rollout.Bounds, others counts) int {
+	if others.existing > 0 {
+		return b.Allowed()
+	}
+	return b.Replicas
+}
+
+// chosen returns the names of the surplus machines that go in any case: those that a scaler lists,
+// and those that are preferred, as far as the MachineDeployment has machines beyond what it asks for.
+// A preference says which machine goes when a set is scaled in, not that one goes after the user
+// has taken that back.
+func (s *scope) chosen(live *machinev1.MachineDeployment, surplus []*machinev1.Machine, beyond int) map[string]bool {
 	requests, _ := rollout.ParseDeletionRequests(live.Annotations[machinev1.TriggerDeletionAnnotation], s.now)
+	chosen := map[string]bool{}
 	for _, request := range requests {
-		if request.Name == m.Name {
-			return true
+		chosen[request.Name] = true
+	}
+	for _, m := range surplus {
+		goes := chosen[m.Name] || !isAvailable(m)
+		if !goes && beyond > 0 && s.isPreferred(live, m) {
+			chosen[m.Name], goes = true, true
+		}
+		if goes {
+			beyond--
 		}
 	}
+	return chosen
+}
+
+// isPreferred reports whether a user or a scaler wants m deleted before others of the set. The
+// mark of a scaler counts as long as the MachineDeployment lists the machine. A priority
+// says which machine goes when the set is scaled in, not that a rollout may do without it.
+func (s *scope) isPreferred(live *machinev1.MachineDeployment, m *machinev1.Machine) bool {
 	if _, marked := rollout.MarkedAt(m); marked {
 		return false
 	}
@@ -151,33 +178,32 @@ func (s *scope) isChosen(live *machinev1.MachineDeployment, m *machinev1.Machine
 		rollout.Ranking{Now: s.now}.Prioritized(m)
 }
 
-// leastAvailable returns the set's MachineDeployment, uncached, and how many machines it
-// keeps available: replicas less maxUnavailable in a rolling update, and one less where it
-// may delete an old machine before there is a new one; else none.
-func (c *Controller) leastAvailable(ctx context.Context, s *scope) (*machinev1.MachineDeployment, int, error) {
+// liveBounds returns the set's MachineDeployment, uncached, and within which numbers of machines it
+// is rolled out; nil if it keeps no machine available.
+func (c *Controller) liveBounds(ctx context.Context, s *scope) (*machinev1.MachineDeployment, *rollout.Bounds, error) {
 	live := &machinev1.MachineDeployment{}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.deployment), live)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, 0, fmt.Errorf("read MachineDeployment on the API server: %w", err)
+		return nil, nil, fmt.Errorf("read MachineDeployment on the API server: %w", err)
 	}
 	rolling := live.Spec.Strategy.Type == machinev1.RollingUpdateStrategyType
 	if live.UID != s.deployment.UID || !live.DeletionTimestamp.IsZero() || !rolling {
-		return live, 0, nil
+		return live, nil, nil
 	}
 	bounds, err := rollout.BoundsOf(live)
-	if err != nil {
-		return live, 0, nil //nolint:nilerr // the MachineDeployment reports its invalid spec, and promises nothing
+	if err != nil || rollout.LeastAvailable(live, bounds) == 0 {
+		return live, nil, nil //nolint:nilerr // the MachineDeployment reports its invalid spec, and promises nothing
 	}
-	return live, rollout.LeastAvailable(live, bounds), nil
+	return live, &bounds, nil
 }
 
 // counts are numbers of machines.
-type counts struct{ available, preserved int }
+type counts struct{ existing, available, preserved int }
 
-// countsOf counts machines that are available, and failed ones that are preserved, of which
-// as many need not be available, as for the condition Available.
+// countsOf counts machines that replicas cover, those that are available, and failed ones that are
+// preserved, of which as many need not be available, as for the condition Available.
 func countsOf(machines []*machinev1.Machine) counts {
-	c := counts{available: available(machines)}
+	c := counts{existing: len(countedMachines(machines)), available: available(machines)}
 	for _, m := range machines {
 		if m.DeletionTimestamp.IsZero() && preservedFailed(m) {
 			c.preserved++
@@ -213,6 +239,7 @@ func (c *Controller) countOtherSets(ctx context.Context, s *scope, tie bool) (co
 		if !tie || other.Name < s.set.Name {
 			of.available = min(of.available, int(other.Spec.Replicas))
 		}
+		sum.existing += min(of.existing, int(other.Spec.Replicas))
 		sum.available += of.available
 		sum.preserved += of.preserved
 	}

@@ -81,9 +81,33 @@ func TestKeepsAvailableMachines(t *testing.T) {
 			objects: []client.Object{rolling(2), a, b}, others: 1, want: []string{"b", "o-0"},
 		},
 		"Chosen": {
-			reason:  "A user or a scaler who gives a machine a priority decides.",
+			reason: "A user or a scaler who gives a machine a priority decides which one goes.",
+			objects: []client.Object{
+				rolling(2), newMember("a", annotated(machinev1.PriorityAnnotation, "1")), b,
+				newMember("c", phase(machinev1.MachinePending)),
+			},
+			size: 2, want: []string{"b", "c"},
+		},
+		"ChosenAndTakenBack": {
+			reason:  "A priority does not say that a machine goes after the user has scaled out again.",
 			objects: []client.Object{rolling(2), newMember("a", annotated(machinev1.PriorityAnnotation, "1")), b},
-			want:    []string{"b"},
+			want:    []string{"a", "b"},
+		},
+		"ChosenAsFarAsAskedFor": {
+			reason: "Of two that are chosen, one goes if the user has asked for one more since.",
+			objects: []client.Object{
+				rolling(2), newMember("a", annotated(machinev1.PriorityAnnotation, "1")),
+				newMember("b", annotated(machinev1.PriorityAnnotation, "1")), newMember("c", phase(machinev1.MachinePending)),
+			},
+			size: 1, want: []string{"b", "c"},
+		},
+		"ChosenInTheNewSet": {
+			reason: "While a rollout goes on, the surge is asked for, too.",
+			objects: []client.Object{
+				rolling(2), newMember("a", annotated(machinev1.PriorityAnnotation, "1")),
+				newMember("b", phase(machinev1.MachinePending)),
+			},
+			size: 1, others: 1, want: []string{"a", "b", "o-0"},
 		},
 		"ChosenInARollout": {
 			reason: "A rollout takes the machines of an old set away. What is not available goes instead.",
@@ -133,9 +157,12 @@ func TestKeepsAvailableMachines(t *testing.T) {
 			want: []string{"b"},
 		},
 		"UpstreamMark": {
-			reason:  "Cluster API's mark of a machine to delete counts.",
-			objects: []client.Object{rolling(2), newMember("a", annotated(machinev1.DeleteMachineAnnotation, "")), b},
-			want:    []string{"b"},
+			reason: "Cluster API's mark of a machine to delete counts.",
+			objects: []client.Object{
+				rolling(2), newMember("a", annotated(machinev1.DeleteMachineAnnotation, "")), b,
+				newMember("c", phase(machinev1.MachinePending)),
+			},
+			size: 2, want: []string{"b", "c"},
 		},
 		"Preserved": {
 			reason: "Failed machines that are preserved are not missed, as in the condition Available: a rollout went on.",
