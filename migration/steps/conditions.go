@@ -135,8 +135,8 @@ func noNodeYet(s *migration.PoolState, m *clusterv1.Machine) string {
 	return ""
 }
 
-// notReconciled returns that Cluster API's controllers have not reconciled an object of this
-// generation yet; empty if they have. A reconcile that has failed after it wrote its conditions
+// notReconciled is what a user reads of an object whose generation Cluster API has not reconciled
+// yet; empty if it has. A reconcile that has failed after it wrote its conditions
 // counts: only one without an error writes observedGeneration, and the next may be long in coming.
 func notReconciled(generation, observed int64, all []metav1.Condition) string {
 	shows := func(c metav1.Condition) bool {
@@ -145,7 +145,7 @@ func notReconciled(generation, observed int64, all []metav1.Condition) string {
 	if observed >= generation || slices.ContainsFunc(all, shows) {
 		return ""
 	}
-	return "has not been reconciled since it was unpaused; see the log of Cluster API's core manager"
+	return "has not been reconciled yet; see the log of Cluster API's core manager"
 }
 
 // nodeOf is the Node with a providerID; nil if there is none.

@@ -263,7 +263,8 @@ func (h *movingPool) tell(ctx context.Context) string {
 		add("  MCMMachine %s: deleted %v, %v, %v, %v", m.Name, m.DeletionTimestamp, m.Annotations, m.Finalizers,
 			m.Status.Conditions)
 	}
-	for _, line := range h.core.LastLines(10, h.Namespace+"/"+h.Name, "rror") {
+	const anyError = "rror" // "Reconciler error" and "Error"
+	for _, line := range h.core.LastLines(10, h.Namespace+"/"+h.Name, anyError) {
 		add("  %s", line)
 	}
 	return text
