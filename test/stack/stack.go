@@ -198,6 +198,12 @@ func (m *Manager) Ended() bool { return m.process.Ended() }
 // StartManager starts a manager as user ManagerUser, with the flags of the
 // options followed by more. It does not wait until it leads.
 func (s *Stack) StartManager(more ...string) (*Manager, error) {
+	return s.StartManagerFrom(s.options.Binaries, more...)
+}
+
+// StartManagerFrom is StartManager with the program of another folder, e.g. that of an
+// older version.
+func (s *Stack) StartManagerFrom(folder string, more ...string) (*Manager, error) {
 	kubeconfig, err := s.Cluster.KubeconfigFor(ManagerUser, "system:masters")
 	if err != nil {
 		return nil, err
@@ -213,7 +219,7 @@ func (s *Stack) StartManager(more ...string) (*Manager, error) {
 	}
 	args = append(append(args, s.options.Manager...), more...)
 	p, err := process.Start(process.Command{
-		Name: name, Program: filepath.Join(s.options.Binaries, "cluster-api-provider-mcm"), Args: args,
+		Name: name, Program: filepath.Join(folder, ManagerProgram), Args: args,
 		Log: filepath.Join(s.dir, name+".log"),
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -57,22 +58,76 @@ func TestUpgrade(t *testing.T) {
 	for _, dir := range versions {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
-			u := restore(t, dir)
-			before := u.picture()
-			from, err := u.Cluster.Mark(t.Context())
-			u.must(err)
-			_, err = u.StartManager("--machine-safety-orphan-vms-period=10s")
-			u.must(err)
-			u.work()
-			u.until("every pool has one machine more, and the orphan is gone", func(ctx context.Context) error {
-				return done(ctx, u.Stack, u.core)
-			})
-			u.until("what was edited is applied", u.applied)
-			pools := u.pools(before)
-			u.nothingReplaced(before, u.picture(), pools)
-			u.nothingAsked(from, pools)
+			restore(t, dir).runs(binaries, "upgraded")
 		})
 	}
+}
+
+// goBackTo is a commit whose manager knows less than this tree's of what is recorded with
+// machines and tagged in clouds: it reads a fleet without the cloud's account, the fate of
+// volumes and interfaces, and the id that is read back from a VM.
+const goBackTo = "08d2aaf4"
+
+// TestGoBack is the guarantee in both directions: an older version, started on what this
+// one has written, replaces no machine, and neither does this one after it.
+func TestGoBack(t *testing.T) {
+	t.Parallel()
+	cluster.Require(t)
+	older := olderManager(t)
+	versions, err := filepath.Glob("testdata/v*")
+	if err != nil || len(versions) == 0 {
+		t.Fatalf("no records below testdata: %v", err)
+	}
+	u := restore(t, versions[len(versions)-1])
+	u.runs(binaries, "upgraded")
+	u.runs(older, "back")
+	u.runs(binaries, "upgraded-again")
+}
+
+// olderManager returns a folder with the manager of goBackTo. A copy of the repository
+// without its history has none.
+func olderManager(t *testing.T) string {
+	t.Helper()
+	root, err := cluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	archive, tree := filepath.Join(dir, "tree.tar"), filepath.Join(dir, "tree")
+	if out, err := exec.CommandContext(t.Context(), "git", "-C", root, "archive", "--output="+archive,
+		goBackTo).CombinedOutput(); err != nil {
+		t.Skipf("commit %s is not in this repository: %v: %s", goBackTo, err, out)
+	}
+	for _, command := range [][]string{
+		{"mkdir", tree},
+		{"tar", "-xf", archive, "-C", tree},
+		{"go", "build", "-C", tree, "-o", filepath.Join(dir, stack.ManagerProgram), "./cmd/manager"},
+	} {
+		if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", command, err, out)
+		}
+	}
+	return dir
+}
+
+// runs starts the manager of a folder, gives it work named name, and stops it when all is
+// done. Nothing may have been replaced by then.
+func (u *upgrade) runs(folder, name string) {
+	u.Helper()
+	before := u.picture()
+	from, err := u.Cluster.Mark(u.Context())
+	u.must(err)
+	manager, err := u.StartManagerFrom(folder, "--machine-safety-orphan-vms-period=10s")
+	u.must(err)
+	u.work(name)
+	u.until("every pool has one machine more, and the orphan is gone: "+name, func(ctx context.Context) error {
+		return done(ctx, u.Stack, u.core)
+	})
+	u.until("what was edited is applied: "+name, u.applied)
+	u.must(manager.Terminate())
+	pools := u.pools(before)
+	u.nothingReplaced(before, u.picture(), pools)
+	u.nothingAsked(from, pools)
 }
 
 // upgrade is a stack that has been given what a version left behind.
@@ -169,13 +224,13 @@ func (u *upgrade) until(what string, check func(context.Context) error) {
 	u.Logf("%s: %.1f s", what, time.Since(began).Seconds())
 }
 
-// work gives every controller something to do.
-func (u *upgrade) work() {
+// work gives every controller something to do. Names of different work differ.
+func (u *upgrade) work(name string) {
 	u.Helper()
 	var err error
-	u.stray, err = u.Cloud.CreateVM(u.Context(), "stray")
+	u.stray, err = u.Cloud.CreateVM(u.Context(), "stray-"+name)
 	u.must(err)
-	u.must(u.core.worker(u.Context(), "worker-3"))
+	u.must(u.core.worker(u.Context(), "worker-"+name))
 	var deployments machinev1.MachineDeploymentList
 	u.must(u.Client.List(u.Context(), &deployments))
 	for i := range deployments.Items {
@@ -187,7 +242,7 @@ func (u *upgrade) work() {
 	for i := range machines {
 		m := &machines[i]
 		if len(m.OwnerReferences) == 0 {
-			u.must(u.Edit(u.Context(), m, func() { m.Spec.NodeTemplateSpec.Labels["upgraded"] = "true" }))
+			u.must(u.Edit(u.Context(), m, func() { m.Spec.NodeTemplateSpec.Labels["work"] = name }))
 		}
 	}
 }
