@@ -1,4 +1,4 @@
-# The commands of this repository. `make` lists them; .ci/run is `make test`.
+# The commands of this repository. `make` lists them; .ci/run is `make test` and `make test-real`.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -64,21 +64,51 @@ start: ## the manager on CONTROL_KUBECONFIG and TARGET_KUBECONFIG, with more fla
 
 ##  Test
 
+# Notes seconds and compiled packages of a step in out/steps.tsv.
+STEP = .ci/step
+
+# Packages whose tests need more than Go, make and git, or a release's builds for all platforms.
+REAL = ./cloud/openstack/... ./test/openstack/... ./test/clouds/... ./test/guests/... ./test/e2e/autoscaler/... \
+	./cmd/release/... ./cmd/kubectl-mcm/dashboard/...
+
+# The linter has vetted everything. The timeout finds tests that hang, not slow machines.
+GOTEST = out/bin/gotest
+ARGS_OF_TESTS = -vet=off -count=1 -timeout 45m
+
 .PHONY: test
-test: controlplane capi verify lint binaries gotest ## everything that CI runs
-	@# Beside one OpenStack for all packages. The linter has vetted everything. The
-	@# timeout finds tests that hang, not slow machines.
-	@# OpenStack's services need seconds for each fault of the conformance kit, so that one of each kind is
-	@# drawn; make conformance CLOUD=openstack tries all.
-	CLOUDTEST_DRAWS=1 out/bin/gotest -openstack $(RACE) -vet=off -count=1 -timeout 45m $(RACED) \
-		-- -vet=off -count=1 -timeout 45m $$(comm -23 <(go list ./... | sort) <(go list $(RACED) | sort))
+test: ## lint, verify, and every test that needs Go, make and git alone
+	@$(STEP) controlplane $(MAKE) controlplane
+	@$(STEP) verify $(MAKE) verify
+	@$(STEP) lint $(MAKE) lint
+	@$(STEP) binaries $(MAKE) binaries gotest
+	@$(STEP) tests $(MAKE) tests
+	@$(STEP) monitoring $(SHELL) -c '$(MONITORING_TEST)'
+	@$(STEP) tracing $(SHELL) -c '$(TRACING_TEST)'
+
+# What is built on top of these is tested without the race detector.
+.PHONY: tests
+tests:
+	$(GOTEST) $(RACE) $(ARGS_OF_TESTS) $(RACED) \
+		-- $(ARGS_OF_TESTS) $$(comm -23 <(go list ./... | sort) <(go list $(RACED) $(REAL) | sort -u))
+
+.PHONY: test-real
+test-real: ## tests against real services, Cluster API's managers, a browser, a release and a guest
+	@$(STEP) controlplane $(MAKE) controlplane
+	@$(STEP) capi-build $(MAKE) capi
+	@$(STEP) binaries $(MAKE) binaries gotest
+	@$(STEP) tests-real $(MAKE) tests-real
 	@# Of three writes of a migration one is drawn, after which its command is killed; make e2e tries all.
-	@export MIGRATION_KILL_STEP=3; $(CAPI_TEST)
-	@$(CHART_TEST)
-	@$(MONITORING_TEST)
-	@$(TRACING_TEST)
-	@$(BOOTDATA_TEST)
-	@$(SITE_TEST)
+	@export MIGRATION_KILL_STEP=3; $(STEP) capi $(SHELL) -c '$(CAPI_TEST)'
+	@$(STEP) chart $(SHELL) -c '$(CHART_TEST)'
+	@$(STEP) bootdata $(SHELL) -c '$(BOOTDATA_TEST)'
+	@$(STEP) site $(SHELL) -c '$(SITE_TEST)'
+	@$(STEP) guest test/guests/within $${GUEST_END:-3600}
+
+# One OpenStack for all packages. Its services need seconds for each fault of the conformance kit, so
+# that one of each kind is drawn; make conformance CLOUD=openstack tries all.
+.PHONY: tests-real
+tests-real:
+	CLOUDTEST_DRAWS=1 $(GOTEST) -openstack $(ARGS_OF_TESTS) $(REAL)
 
 .PHONY: race
 race: controlplane binaries gotest ## every test of this module under the race detector

@@ -244,7 +244,7 @@ var hider = cloudtest.Hider{
 	},
 }
 
-// draws is how many faults a case tries: CLOUDTEST_DRAWS, which `make test` sets, else all. The
+// draws is how many faults a case tries: CLOUDTEST_DRAWS, which `make test-real` sets, else all. The
 // services need some seconds for each.
 func draws() int {
 	n, _ := strconv.Atoi(os.Getenv("CLOUDTEST_DRAWS"))

@@ -10,7 +10,7 @@
 // the rig.
 //
 // A process that runs tests starts one for itself, or uses that of another, which
-// has called Share: make test has one for all packages.
+// has called Share: make test-real has one for all packages.
 //
 // Nothing of it outlives the process that started it, however that ends.
 package openstack
