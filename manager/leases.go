@@ -70,8 +70,6 @@ var _ resourcelock.Interface = &leaseLock{}
 // newLeaseLock returns the lock on the leases of these names, at least one, in
 // that namespace. Nothing is written until it is used. Each lease is marked as
 // held by us, since MCM's identities look like ours.
-//
-//nolint:revive // the last argument is a list of names
 func newLeaseLock(leases coordinationv1client.LeasesGetter, namespace, identity string, c clock.PassiveClock,
 	f *fence.Fence, names ...string,
 ) *leaseLock {

@@ -29,8 +29,6 @@ func (r recorder) Eventf(o runtime.Object, kind, reason, format string, args ...
 }
 
 // AnnotatedEventf records an Event with annotations.
-//
-//nolint:revive // the signature is that of the interface
 func (r recorder) AnnotatedEventf(o runtime.Object, annotations map[string]string, kind, reason, format string,
 	args ...any,
 ) {

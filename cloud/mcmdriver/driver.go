@@ -16,8 +16,6 @@ import (
 // Driver is MCM's driver.Driver. The requests are structs with the exported fields that MCM's
 // have: Machine, MachineClass and Secret; MachineClass and Secret to list; PVSpecs for volumes.
 // The responses have ProviderID, NodeName and Addresses; MachineList; VolumeIDs.
-//
-//nolint:interfacebloat // it is MCM's
 type Driver[CreateIn, CreateOut, InitIn, InitOut, DeleteIn, DeleteOut, StatusIn, StatusOut, ListIn, ListOut, VolumesIn,
 	VolumesOut any] interface {
 	CreateMachine(ctx context.Context, in *CreateIn) (*CreateOut, error)

@@ -51,7 +51,6 @@ func call[T any](c *Cloud, who Login, op string, about subject, effect func(a Te
 	return out, nil // not err: a nil *APIError is no nil error
 }
 
-//nolint:revive // one argument too many, for the sake of a time that is read once
 func attempt[T any](c *Cloud, who Login, op string, about subject, now time.Time,
 	effect func(Tenant, time.Time) (T, *APIError),
 ) (T, *APIError) {

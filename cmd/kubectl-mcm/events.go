@@ -39,8 +39,6 @@ func (r *recorder) Eventf(o runtime.Object, kind, reason, format string, args ..
 }
 
 // AnnotatedEventf does so with annotations of the Event.
-//
-//nolint:revive // the interface has these arguments
 func (r *recorder) AnnotatedEventf(o runtime.Object, annotations map[string]string, kind, reason, format string,
 	args ...any,
 ) {

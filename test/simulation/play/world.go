@@ -235,8 +235,6 @@ func (r recorder) Eventf(o runtime.Object, kind, reason, format string, args ...
 }
 
 // AnnotatedEventf notes an Event.
-//
-//nolint:revive // record.EventRecorder has so many arguments
 func (r recorder) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
 	r.Event(o, kind, reason, fmt.Sprintf(format, args...))
 }
