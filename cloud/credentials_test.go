@@ -52,6 +52,36 @@ func TestCredentialsNeverPrintValues(t *testing.T) {
 	}
 }
 
+func TestGroupsOfSecretKeys(t *testing.T) {
+	t.Parallel()
+	declared := cloud.SecretKeys{Address: []string{"url"}, Credential: []string{"token"}, Public: []string{"user"}}
+	cases := map[string]struct {
+		reason              string
+		traits              cloud.Traits
+		key                 string
+		address, credential bool
+	}{
+		"address":         {"it is declared", cloud.Traits{Secret: declared}, "url", true, false},
+		"credential":      {"it is declared", cloud.Traits{Secret: declared}, "token", false, true},
+		"public":          {"a name is no credential", cloud.Traits{Secret: declared}, "user", false, false},
+		"not declared":    {"the driver does not read it", cloud.Traits{Secret: declared}, "region", false, false},
+		"boot data":       {"it is for the VM", cloud.Traits{Secret: declared}, "userData", false, false},
+		"nothing is said": {"the driver may read all", cloud.Traits{}, "url", false, true},
+		"legacy, unknown": {
+			"the adapter's driver may read all", cloud.Traits{Legacy: true, Secret: declared}, "key", false, true,
+		},
+		"legacy, address":   {"it is declared", cloud.Traits{Legacy: true, Secret: declared}, "url", true, false},
+		"legacy, public":    {"it is declared", cloud.Traits{Legacy: true, Secret: declared}, "user", false, false},
+		"legacy, boot data": {"it is for the VM", cloud.Traits{Legacy: true}, "userDataSpec", false, false},
+	}
+	for name, tc := range cases {
+		if a, c := tc.traits.IsAddress(tc.key), tc.traits.IsCredential(tc.key); a != tc.address || c != tc.credential {
+			t.Errorf("%s: got address %v, credential %v, want %v, %v\nbecause: %s", name, a, c, tc.address, tc.credential,
+				tc.reason)
+		}
+	}
+}
+
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	base := cloud.Credentials{"a": []byte("1"), "b": []byte("2"), "userData": []byte("x")}

@@ -119,8 +119,9 @@ type Traits struct {
 	// that were written for MCM. Only the native API takes its classes.
 	Legacy bool
 
-	Rates Rates     // what the cloud allows an account
-	Tags  TagLimits // what the cloud takes as tags
+	Rates  Rates      // what the cloud allows an account
+	Tags   TagLimits  // what the cloud takes as tags
+	Secret SecretKeys // the entries of a Secret that the driver reads to log in
 }
 
 // NameLimits are what a cloud takes as the name of a machine. The zero value is no limit.

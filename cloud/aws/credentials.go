@@ -17,6 +17,11 @@ const (
 	sessionPrefix = "cluster-api-provider-mcm"
 )
 
+var secretKeys = cloud.SecretKeys{
+	Credential: []string{keyEntry, oldKeyEntry},
+	Public:     []string{keyIDEntry, oldKeyIDEntry, tokenEntry, roleEntry},
+}
+
 // login is the credentials of a caller.
 type login struct{ keyID, key, tokenFile, role string }
 

@@ -45,7 +45,7 @@ var rates = cloud.Rates{
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, Settle: settleTime, CreateKey: true,
-		Reboots: true, Consoles: true, Rates: rates, Tags: tagLimits,
+		Reboots: true, Consoles: true, Rates: rates, Tags: tagLimits, Secret: secretKeys,
 	}
 }
 

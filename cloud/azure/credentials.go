@@ -8,8 +8,22 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
-// tokenEntry is the entry of the Secret with the path of a federated token.
-const tokenEntry = "workloadIdentityTokenFile"
+// The entries of the Secret. Of two spellings the first with a value counts; tokenEntry is the path
+// of a federated token.
+const (
+	subscriptionEntry, oldSubscriptionEntry = "subscriptionID", "azureSubscriptionId"
+	tenantEntry, oldTenantEntry             = "tenantID", "azureTenantId"
+	clientEntry, oldClientEntry             = "clientID", "azureClientId"
+	secretEntry, oldSecretEntry             = "clientSecret", "azureClientSecret"
+	tokenEntry                              = "workloadIdentityTokenFile"
+)
+
+var secretKeys = cloud.SecretKeys{
+	Credential: []string{secretEntry, oldSecretEntry},
+	Public: []string{
+		subscriptionEntry, oldSubscriptionEntry, tenantEntry, oldTenantEntry, clientEntry, oldClientEntry, tokenEntry,
+	},
+}
 
 // The variables that Azure's workload identity webhook sets.
 const (
@@ -37,10 +51,10 @@ func first(s driverkit.Secret, entries ...string) string {
 func loginOf(creds cloud.Credentials, ambient bool) (login, []cloud.Problem) {
 	s := driverkit.Secret{Credentials: creds}
 	l := login{
-		first(s, "subscriptionID", "azureSubscriptionId"), first(s, "tenantID", "azureTenantId"),
-		first(s, "clientID", "azureClientId"), first(s, "clientSecret", "azureClientSecret"), s.First(tokenEntry),
+		first(s, subscriptionEntry, oldSubscriptionEntry), first(s, tenantEntry, oldTenantEntry),
+		first(s, clientEntry, oldClientEntry), first(s, secretEntry, oldSecretEntry), s.First(tokenEntry),
 	}
-	s.Require("subscriptionID", l.subscription, "the id of the subscription")
+	s.Require(subscriptionEntry, l.subscription, "the id of the subscription")
 	if ambient && l.client == "" && l.secret == "" && l.tokenFile == "" {
 		l.client, l.tokenFile = os.Getenv(clientVariable), os.Getenv(tokenVariable)
 		l.tenant = cmp.Or(l.tenant, os.Getenv(tenantVariable))
@@ -54,11 +68,11 @@ func loginOf(creds cloud.Credentials, ambient bool) (login, []cloud.Problem) {
 
 // require adds what of the credentials is missing.
 func (l login) require(s *driverkit.Secret) {
-	s.Require("tenantID", l.tenant, "the id of the tenant")
-	s.Require("clientID", l.client, "the id of the application")
+	s.Require(tenantEntry, l.tenant, "the id of the tenant")
+	s.Require(clientEntry, l.client, "the id of the application")
 	switch {
 	case l.secret == "" && l.tokenFile == "":
-		s.Require("clientSecret", "", "the secret of the application, or a "+tokenEntry)
+		s.Require(secretEntry, "", "the secret of the application, or a "+tokenEntry)
 	case l.secret != "" && l.tokenFile != "":
 		s.Bad(tokenEntry, "is there beside a clientSecret; remove one of them")
 	}

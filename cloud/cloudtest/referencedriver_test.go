@@ -38,7 +38,7 @@ func (d driver) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: "reference", UserDataMax: 16 << 10, Names: cloud.NameLimits{Max: 63, Chars: "a-z0-9-", First: "a-z"},
 		Settle: 30 * time.Second, StaticAddresses: true, Reboots: true, Consoles: true,
-		StickyKeys: d.bug != "hidesStickyKeys",
+		StickyKeys: d.bug != "hidesStickyKeys", Secret: cloud.SecretKeys{Credential: []string{"key"}},
 	}
 }
 

@@ -22,6 +22,10 @@ const (
 	projectEntry                           = "projectID"
 )
 
+var secretKeys = cloud.SecretKeys{
+	Credential: []string{keyEntry, oldKeyEntry, federationEntry}, Public: []string{projectEntry},
+}
+
 // What credentials for workload identity may name: an address or a file that a Secret could choose
 // freely would let its author read files of the manager, or have it call whom they like.
 const (

@@ -58,7 +58,7 @@ type judge struct{}
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, Settle: settleTime, NodeNamed: true,
-		CreateKey: true, Reboots: true, Consoles: true, Rates: rates, Tags: tagLimits,
+		CreateKey: true, Reboots: true, Consoles: true, Rates: rates, Tags: tagLimits, Secret: secretKeys,
 	}
 }
 

@@ -75,10 +75,13 @@ func (judge) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem
 	return problems
 }
 
+// tokenEntry is the entry of the Secret with the token.
+const tokenEntry = "token"
+
 func readSecret(creds cloud.Credentials) (token string, problems []cloud.Problem) {
 	s := driverkit.Secret{Credentials: creds}
-	token = s.First("token")
-	s.Require("token", token, "an API token of the project with the permission to read and write")
+	token = s.First(tokenEntry)
+	s.Require(tokenEntry, token, "an API token of the project with the permission to read and write")
 	return token, s.Problems
 }
 

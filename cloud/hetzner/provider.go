@@ -73,6 +73,7 @@ func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, Aliases: []string{"hcloud"}, UserDataMax: userDataMax, Names: nameLimits,
 		Settle: settleTime, NodeNamed: true, CreateKey: true, Reboots: true, Tags: tagLimits,
+		Secret: cloud.SecretKeys{Credential: []string{tokenEntry}},
 		Rates: cloud.Rates{
 			Create: cloud.Rate{PerSecond: 0.08, Burst: 250}, Delete: cloud.Rate{PerSecond: 0.08, Burst: 250},
 			Get: cloud.Rate{PerSecond: 0.2, Burst: 1000}, List: cloud.Rate{PerSecond: 0.02, Burst: 30},

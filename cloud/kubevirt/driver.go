@@ -47,6 +47,7 @@ func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, NodeNamed: true,
 		CreateKey: true, Reboots: true, Consoles: true, Tags: tagLimits,
+		Secret: cloud.SecretKeys{Credential: []string{kubeconfigEntry}},
 	}
 }
 

@@ -30,7 +30,8 @@ type Driver[CreateIn, CreateOut, InitIn, InitOut, DeleteIn, DeleteOut, StatusIn,
 // ProviderIDPrefix or DecodeProviderID, are required.
 type Traits struct {
 	// Cloud are the constants of the cloud. Legacy is always set and CreateKey never;
-	// a Settle of 0 is a minute.
+	// a Settle of 0 is a minute. Its Secret may declare the entries that are addresses or only
+	// name something; all others count as credentials.
 	Cloud cloud.Traits
 
 	// ProviderIDPrefix begins every providerID of the cloud, e.g. "gce:///". The cloud's

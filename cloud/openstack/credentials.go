@@ -38,6 +38,15 @@ const (
 	interfaceDefault = gophercloud.AvailabilityPublic
 )
 
+var secretKeys = cloud.SecretKeys{
+	Address:    []string{keyAuthURL, keyCA, keyCloudsYAMLCA, keyInsecure},
+	Credential: []string{keyPassword, keyAppSecret, keyToken, keyClientKey, keyCloudsYAML},
+	Public: []string{
+		keyDomainName, keyDomainID, keyTenantName, keyTenantID, keyUserDomain, keyUserDomainID, keyUsername, keyAppID,
+		keyAppName, keyClientCert, keyCloud,
+	},
+}
+
 // login is where to log in, and as whom.
 type login struct {
 	authURL                string

@@ -37,7 +37,7 @@ const (
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, Settle: settleTime,
-		NodeNamed: true, Reboots: true, Consoles: true, Tags: tagLimits,
+		NodeNamed: true, Reboots: true, Consoles: true, Tags: tagLimits, Secret: secretKeys,
 	}
 }
 

@@ -70,6 +70,7 @@ func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: UserDataMax, Names: nameLimits, Settle: settleTime, CreateKey: true,
 		NodeNamed: true, StaticAddresses: true, Reboots: true, Consoles: true,
+		Secret: cloud.SecretKeys{Credential: []string{secretKey}, Public: []string{accountKey}},
 	}
 }
 

@@ -321,6 +321,12 @@ const (
 	thumbprintKey = "vsphereThumbprint"
 )
 
+var secretKeys = cloud.SecretKeys{
+	Address:    []string{hostKey, insecureKey, caKey, thumbprintKey},
+	Credential: []string{passwordKey},
+	Public:     []string{userKey},
+}
+
 // login is what the Secret says.
 type login struct {
 	endpoint       *url.URL

@@ -54,7 +54,7 @@ func Offline() cloud.Driver { return driverkit.Offline{Judge: judge{}} }
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, NodeNamed: true, CreateKey: true,
-		StaticAddresses: true, Reboots: true,
+		StaticAddresses: true, Reboots: true, Secret: secretKeys,
 	}
 }
 

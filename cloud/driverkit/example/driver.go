@@ -42,10 +42,13 @@ func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Pro
 	return problems
 }
 
+// keyEntry is the entry of the Secret with the key.
+const keyEntry = "key"
+
 func readSecret(creds cloud.Credentials) (key string, problems []cloud.Problem) {
 	s := driverkit.Secret{Credentials: creds}
-	key = s.First("key")
-	s.Require("key", key, "the key of the cloud's API")
+	key = s.First(keyEntry)
+	s.Require(keyEntry, key, "the key of the cloud's API")
 	return key, s.Problems
 }
 

@@ -37,7 +37,7 @@ func (d *Driver) Traits() cloud.Traits {
 	read := cloud.Rate{PerSecond: 20, Burst: 100}
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, Settle: time.Second, NodeNamed: true,
-		CreateKey: true, Tags: tagLimits,
+		CreateKey: true, Tags: tagLimits, Secret: cloud.SecretKeys{Credential: []string{keyEntry}},
 		Rates: cloud.Rates{Create: cloud.Rate{PerSecond: 5, Burst: 10}, Get: read, Delete: read, List: read, Capacity: read},
 	}
 }

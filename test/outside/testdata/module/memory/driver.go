@@ -34,6 +34,7 @@ var nameLimits = cloud.NameLimits{Max: 63}
 func (driver) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: Provider, UserDataMax: userDataMax, Names: nameLimits, NodeNamed: true, CreateKey: true,
+		Secret: cloud.SecretKeys{Credential: []string{"key"}},
 	}
 }
 
