@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
@@ -293,5 +294,43 @@ func TestProblemIsToldAgainForTheNextVersion(t *testing.T) {
 	w.reconcile()
 	if got := w.Heard(); len(got) != 2 {
 		t.Errorf("told %q, want one for each version", got)
+	}
+}
+
+// TestSecretsThatMixAreToldOnce: MCM merges the Secrets of one namespace into one login. That stays,
+// and is told once; a pair of two namespaces is refused.
+func TestSecretsThatMixAreToldOnce(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, namespace, want string
+	}{
+		"one namespace": {
+			"MCM's users may have it so.", "default", "Warning SpecWarning credentialsSecretRef: Secret default/boot " +
+				"(secretRef) gives url and Secret default/keys (credentialsSecretRef) gives secretKey of one login; they are " +
+				"merged, as by MCM",
+		},
+		"two namespaces": {
+			"Nothing is logged in with.", "other", "Warning InvalidSecret Machines of this class cannot be created: " +
+				"credentialsSecretRef: Secret default/boot (secretRef) gives url and Secret other/keys (credentialsSecretRef) " +
+				"gives secretKey of one login; put them all into one of the two",
+		},
+	}
+	for name, tc := range cases {
+		object := machineClass(func(c *machinev1.MachineClass) { c.CredentialsSecretRef.Namespace = tc.namespace })
+		boot := secret("default", "boot", "userData", harness.URLEntry)
+		w := newEnv(t, object, boot, secret(tc.namespace, "keys", "accountID", "secretKey"))
+		clouds, err := cloud.NewRegistry([]cloud.Driver{&harness.Located{Driver: w.NewCloud().Driver()}}, w.Clock.Now)
+		w.Must(err)
+		w.deps.Classes = class.New(clouds)
+		w.classes = machineclass.New(w.deps)
+		w.reconcile()
+		if got := w.Heard(); len(got) != 1 || !strings.Contains(got[0], tc.want) {
+			t.Errorf("%s: told %q, want once %q\nbecause: %s", name, got, tc.want, tc.reason)
+		}
+		harness.Edit(w.Cluster, boot, func(s *corev1.Secret) { delete(s.Data, harness.URLEntry); s.Data["secretKey"] = []byte("x") })
+		w.reconcile()
+		if got := w.Heard(); len(got) != 1 || !strings.Contains(got[0], "secret.url: is missing") {
+			t.Errorf("%s: told %q after the change", name, got)
+		}
 	}
 }

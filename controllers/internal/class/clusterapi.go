@@ -38,7 +38,7 @@ func (r *Resolver) ResolveForTemplate(ctx context.Context, c client.Reader, name
 
 func (r *Resolver) resolveAt(ctx context.Context, c client.Reader, namespace, name, field string) (Resolved, error) {
 	guarded := &guard{Reader: c, namespace: namespace, refused: map[client.ObjectKey]bool{}}
-	out, err := r.Resolve(ctx, guarded, namespace, name)
+	out, err := r.resolve(ctx, guarded, namespace, name, true)
 	if err != nil {
 		return Resolved{}, err
 	}

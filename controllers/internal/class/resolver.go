@@ -37,8 +37,13 @@ type Resolved struct {
 	// Problems are all that is wrong, the worst first. Err tells what they rule out.
 	Problems []cloud.Problem
 	// Credentials are the entries of secretRef's Secret, overlaid by those of
-	// credentialsSecretRef's. They include the user data. Never nil.
+	// credentialsSecretRef's. They include the user data, and nothing else if the two may
+	// not be used together. Never nil.
 	Credentials cloud.Credentials
+	// Alternatives are the class with one Secret's login each, where the two may not be used
+	// together. None of them is known to be that of a VM of the class: only what a cloud shows
+	// through one counts, not what it does not show. They have no Alternatives of their own.
+	Alternatives []Resolved
 	// Protected is set once the class has the finalizer that keeps it while native
 	// machines use it. A VM that is made before may lose its class.
 	Protected bool
@@ -48,14 +53,23 @@ type Resolved struct {
 	// can be none: Err(cloud.BlocksAll). Never nil.
 	Account func(ctx context.Context) (cloud.Account, error)
 
-	name    string
-	reasons []string // of Problems, one each
+	name       string
+	reasons    []string // of Problems, one each
+	parts      []part
+	clusterAPI bool   // the rules of Cluster API hold
+	from       string // of Alternatives: whose login it is
 }
 
 // Resolve reads the class and its Secrets from c and checks them. A class or
 // Secret that does not exist is a Problem; an error means that reading failed,
 // and is worth a retry.
 func (r *Resolver) Resolve(ctx context.Context, c client.Reader, namespace, name string) (Resolved, error) {
+	return r.resolve(ctx, c, namespace, name, false)
+}
+
+func (r *Resolver) resolve(ctx context.Context, c client.Reader, namespace, name string, clusterAPI bool) (Resolved,
+	error,
+) {
 	object := &machinev1.MachineClass{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	switch {
@@ -64,7 +78,7 @@ func (r *Resolver) Resolve(ctx context.Context, c client.Reader, namespace, name
 	case err != nil:
 		return Resolved{}, fmt.Errorf("read MachineClass %s/%s: %w", namespace, name, err)
 	}
-	return r.ResolveObject(ctx, c, object)
+	return r.resolveObject(ctx, c, object, clusterAPI)
 }
 
 // ResolveObject is Resolve for a class that has been read already. The object
@@ -72,13 +86,19 @@ func (r *Resolver) Resolve(ctx context.Context, c client.Reader, namespace, name
 func (r *Resolver) ResolveObject(ctx context.Context, c client.Reader, object *machinev1.MachineClass) (Resolved,
 	error,
 ) {
-	creds, gone, err := secrets(ctx, c, object)
+	return r.resolveObject(ctx, c, object, false)
+}
+
+func (r *Resolver) resolveObject(ctx context.Context, c client.Reader, object *machinev1.MachineClass,
+	clusterAPI bool,
+) (Resolved, error) {
+	parts, gone, err := readSecrets(ctx, c, object)
 	if err != nil {
 		return Resolved{}, err
 	}
 	out := Resolved{
-		Object: object, Credentials: creds, SecretsFound: len(gone) == 0, name: object.Name,
-		Protected: slices.Contains(object.Finalizers, machinev1.Finalizer),
+		Object: object, Credentials: merge(parts), SecretsFound: len(gone) == 0, name: object.Name,
+		Protected: slices.Contains(object.Finalizers, machinev1.Finalizer), parts: parts, clusterAPI: clusterAPI,
 	}
 
 	var found findings
@@ -108,15 +128,7 @@ func (r *Resolver) resolveDriver(out *Resolved, gone []cloud.Problem) findings {
 		Name: out.Object.Name, Namespace: out.Object.Namespace, Spec: out.Object.ProviderSpec.Raw,
 		Labels: out.Object.Labels, Annotations: out.Object.Annotations,
 	})
-	lacking := driver.CheckSecret(out.Class, out.Credentials)
-	if worst(lacking) == cloud.BlocksAll {
-		// The entries are missing because the Secret is, so that is what to say.
-		for i := range gone {
-			gone[i].Severity = cloud.BlocksAll
-		}
-	}
-	found.add(machinev1.ReasonSecretNotFound, gone...)
-	found.add(machinev1.ReasonInvalidSecret, lacking...)
+	found.merge(r.judgeLogin(out, gone, problems))
 	found.add(machinev1.ReasonInvalidSpec, problems...)
 	return found
 }

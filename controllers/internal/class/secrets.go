@@ -13,12 +13,16 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// secrets returns the merged entries of the class's Secrets, those of
-// credentialsSecretRef winning, and a problem for each Secret that is not there.
-func secrets(ctx context.Context, c client.Reader, object *machinev1.MachineClass) (cloud.Credentials, []cloud.Problem,
-	error,
-) {
-	creds := cloud.Credentials{}
+// A part is what one of the class's Secrets has.
+type part struct {
+	SecretRef
+	data cloud.Credentials
+}
+
+// readSecrets returns what is in the class's Secrets, secretRef's first, and a problem for each
+// Secret that is not there. A Secret that both references name is returned once.
+func readSecrets(ctx context.Context, c client.Reader, object *machinev1.MachineClass) ([]part, []cloud.Problem, error) {
+	var parts []part
 	var gone []cloud.Problem
 	for _, ref := range secretRefs(object) {
 		secret := &corev1.Secret{}
@@ -31,11 +35,20 @@ func secrets(ctx context.Context, c client.Reader, object *machinev1.MachineClas
 			})
 		case err != nil:
 			return nil, nil, fmt.Errorf("read Secret %s of %s of MachineClass %s: %w", ref.Key, ref.Field, object.Name, err)
-		default:
-			maps.Copy(creds, secret.Data)
+		case len(parts) == 0 || parts[0].Key != ref.Key:
+			parts = append(parts, part{ref, secret.Data})
 		}
 	}
-	return creds, gone, nil
+	return parts, gone, nil
+}
+
+// merge returns the entries of all parts, those of the last one winning, as MCM does. Never nil.
+func merge(parts []part) cloud.Credentials {
+	creds := cloud.Credentials{}
+	for _, p := range parts {
+		maps.Copy(creds, p.data)
+	}
+	return creds
 }
 
 // A SecretRef is one reference of a class to a Secret.

@@ -29,7 +29,8 @@ type Search struct {
 // Substitutes returns the classes of the namespace that may reach the VM of that providerID:
 // those of a cloud that knows the providerID, with credentials, and whose driver keeps owner
 // ids, without which it cannot be proved whose the VM is. They are sorted by name. Of classes
-// with equal Place only one is returned. It makes no call to a cloud.
+// with equal Place only one is returned. A class whose Secrets may not be used together is there
+// with its Alternatives. It makes no call to a cloud.
 func Substitutes(ctx context.Context, c client.Reader, search Search) ([]Resolved, error) {
 	var list machinev1.MachineClassList
 	if err := c.List(ctx, &list, client.InNamespace(search.Namespace)); err != nil {
@@ -54,11 +55,12 @@ func Substitutes(ctx context.Context, c client.Reader, search Search) ([]Resolve
 		if err != nil {
 			return nil, err
 		}
-		if !r.Reaches(search.ProviderID) || seen[r.Place()] {
-			continue
+		for _, one := range append(r.Alternatives, r) {
+			if one.Reaches(search.ProviderID) && !seen[one.Place()] {
+				seen[one.Place()] = true
+				found = append(found, one)
+			}
 		}
-		seen[r.Place()] = true
-		found = append(found, r)
 	}
 	return found, nil
 }

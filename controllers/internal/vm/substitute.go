@@ -55,7 +55,7 @@ func (e *Engine) RemoveAbandoned(ctx context.Context, o Abandoned, cause *cloud.
 		return cloud.Deletion{}, fmt.Errorf("record class %s: %w", candidate.Object.Name, err)
 	}
 	o.Emit(corev1.EventTypeNormal, eventClassSubstituted, fmt.Sprintf("VM %q has the owner id of this object and is "+
-		"deleted with MachineClass %q, as its own cannot be used: %v", o.Ref().ProviderID, candidate.Object.Name, cause))
+		"deleted with MachineClass %s, as its own cannot be used: %v", o.Ref().ProviderID, candidate.Name(), cause))
 	return e.removeWith(ctx, o, candidate)
 }
 
@@ -74,7 +74,7 @@ func (e *Engine) findSubstitute(ctx context.Context, o Abandoned, candidates []c
 		if code := cloud.CodeOf(why); code == cloud.Throttled || code == cloud.Unavailable {
 			silent = why
 		}
-		tried = append(tried, fmt.Sprintf("with %q: %v", candidate.Object.Name, why))
+		tried = append(tried, fmt.Sprintf("with %s: %v", candidate.Name(), why))
 	}
 	if silent != nil {
 		return class.Resolved{}, silent
