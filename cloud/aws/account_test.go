@@ -25,17 +25,18 @@ type env struct {
 	proxy   *cloudtest.Proxy
 	now     *clock
 	options aws.Options
+	tokens  string // a folder of which Secrets may name files
 }
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	w := &env{T: t, now: newClock()}
+	w := &env{T: t, now: newClock(), tokens: t.TempDir()}
 	w.cloud = ec2test.New(settings(), w.now.Now)
 	w.proxy = cloudtest.NewProxy(hosts{
 		s3: cloudtest.HandlerTransport(newS3(w.now)), ec2: cloudtest.HandlerTransport(w.cloud),
 	}, classify)
 	w.options = aws.Options{
-		Transport: w.proxy, Endpoint: "http://ec2.invalid", Now: w.now.Now,
+		Transport: w.proxy, Endpoint: "http://ec2.invalid", Now: w.now.Now, TokenFolders: []string{w.tokens},
 		Window: driverkit.Window{Idle: 20 * time.Millisecond, Longest: 200 * time.Millisecond},
 	}
 	return w

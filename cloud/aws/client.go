@@ -52,7 +52,7 @@ func (o Options) connect(ctx context.Context, s *spec, who login) (connection, e
 		cfg.HTTPClient = own // not earlier: the SDK wants to add certificates of the environment to one of its own
 	}
 	var c connection
-	cfg.Credentials, c.refresh = s.session(cfg, who)
+	cfg.Credentials, c.refresh = s.session(cfg, who, o.judge().files)
 	c.ec2 = ec2.NewFromConfig(cfg, func(e *ec2.Options) {
 		e.HTTPClient = checked{e.HTTPClient}
 		if o.Endpoint != "" {
@@ -89,10 +89,12 @@ func dnsSuffix(ctx context.Context, region string) string {
 
 // session returns the credentials of the account, those of cfg where they need not be
 // exchanged, and what makes them log in again.
-func (s *spec) session(cfg awssdk.Config, who login) (creds awssdk.CredentialsProvider, refresh func()) {
+func (s *spec) session(cfg awssdk.Config, who login, files driverkit.TokenFiles) (creds awssdk.CredentialsProvider,
+	refresh func(),
+) {
 	if !who.static() && !who.none() {
 		cfg.Credentials = awssdk.NewCredentialsCache(stscreds.NewWebIdentityRoleProvider(
-			sts.NewFromConfig(cfg), who.role, stscreds.IdentityTokenFile(who.tokenFile),
+			sts.NewFromConfig(cfg), who.role, identityToken{files, who.tokenFile},
 			func(w *stscreds.WebIdentityRoleOptions) { w.RoleSessionName = sessionPrefix },
 		))
 	}
@@ -103,6 +105,22 @@ func (s *spec) session(cfg awssdk.Config, who login) (creds awssdk.CredentialsPr
 		refresh = cache.Invalidate
 	}
 	return cfg.Credentials, refresh
+}
+
+// identityToken is the token of a file that the Secret names. It is read again for each session, because it
+// is renewed.
+type identityToken struct {
+	files driverkit.TokenFiles
+	path  string
+}
+
+// GetIdentityToken returns the token, or an error of code Denied.
+func (t identityToken) GetIdentityToken() ([]byte, error) {
+	token, err := t.files.Read(tokenEntry, t.path)
+	if err != nil {
+		return nil, cloud.Errorf(cloud.Denied, "log in", "NoToken", "%w", err)
+	}
+	return token, nil
 }
 
 // httpClient returns what the SDK calls with; nil leaves it to the SDK.

@@ -29,6 +29,8 @@ type Options struct {
 	// Ambient lets a Secret without credentials stand for those of the process:
 	// its environment, web identity or instance profile.
 	Ambient bool
+	// TokenFolders are more folders of which Secrets may name files with tokens.
+	TokenFolders []string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Window is how long lookups and terminations wait for others to share a
@@ -60,14 +62,18 @@ func NewDriver(o Options) *Driver {
 	if o.Window == (driverkit.Window{}) {
 		o.Window = driverkit.Window{Idle: 100 * time.Millisecond, Longest: time.Second}
 	}
-	return &Driver{judge: judge{o.Ambient}, options: o}
+	return &Driver{judge: o.judge(), options: o}
 }
 
 // judge is the part of the Driver that calls no cloud.
-type judge struct{ ambient bool }
+type judge struct{ files driverkit.TokenFiles }
+
+func (o Options) judge() judge {
+	return judge{driverkit.TokenFiles{Folders: o.TokenFolders, Ambient: o.Ambient}}
+}
 
 // Offline returns a cloud.Driver that judges classes and Secrets, and opens no account.
-func Offline(o Options) cloud.Driver { return driverkit.Offline{Judge: judge{o.Ambient}} }
+func Offline(o Options) cloud.Driver { return driverkit.Offline{Judge: o.judge()} }
 
 // Parse decodes and checks a provider spec.
 func (judge) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
@@ -87,14 +93,14 @@ func (judge) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 
 // CheckSecret names the entries that are missing.
 func (j judge) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
-	_, problems := loginOf(creds, j.ambient)
+	_, problems := loginOf(creds, j.files)
 	return problems
 }
 
 // Open returns an Account. It makes no call: requests are signed one by one.
 func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
 	const op = "open account"
-	who, problems := loginOf(creds, d.ambient)
+	who, problems := loginOf(creds, d.files)
 	if err := cloud.Worst(op, problems, cloud.BlocksAll); err != nil {
 		return nil, err
 	}

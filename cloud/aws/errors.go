@@ -73,6 +73,9 @@ func refusal(ctx context.Context, op string, err error, now time.Time) *cloud.Er
 	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() != "UnknownError" {
 		a.Code, a.Message = api.ErrorCode(), api.ErrorMessage()
 	}
+	if noToken, ok := errors.AsType[*cloud.Error](err); ok { // of identityToken
+		return driverkit.WithOp(op, noToken).(*cloud.Error) //nolint:errorlint,forcetypeassert // WithOp returns nothing else
+	}
 	switch {
 	case a.Code != "" || a.Status >= http.StatusMultipleChoices:
 		return table.Error(op, a)

@@ -1,6 +1,7 @@
 package aws_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -120,7 +121,7 @@ func TestWebIdentity(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
 	logins := w.withSTS("AssumeRoleWithWebIdentity", func(url.Values) {})
-	file := filepath.Join(t.TempDir(), "token")
+	file := filepath.Join(w.tokens, "token")
 	if err := os.WriteFile(file, []byte("a-web-identity-token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -134,9 +135,9 @@ func TestWebIdentity(t *testing.T) {
 // ambient credentials are allowed.
 func TestTokenOfTheManager(t *testing.T) {
 	w := newEnv(t)
-	own := filepath.Join(t.TempDir(), "own")
-	link := filepath.Join(t.TempDir(), "link")
-	if err := errors.Join(os.WriteFile(own, []byte("t"), 0o600), os.Symlink(own, link)); err != nil {
+	own := filepath.Join(w.tokens, "own")
+	link := filepath.Join(w.tokens, "link")
+	if err := errors.Join(os.WriteFile(own, []byte("t"), 0o600), os.Symlink("own", link)); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", own)
@@ -150,12 +151,58 @@ func TestTokenOfTheManager(t *testing.T) {
 			t.Errorf("%s is accepted", path)
 		}
 	}
-	if n := check(filepath.Join(t.TempDir(), "another")); n != 0 {
+	if n := check(filepath.Join(w.tokens, "another")); n != 0 {
 		t.Errorf("another token has %d problems", n)
 	}
 	w.options.Ambient = true
 	if n := check(own); n != 0 {
 		t.Errorf("with Ambient the manager's token has %d problems", n)
+	}
+}
+
+// TestFilesThatASecretNames: whoever writes Secrets chooses the path, and its content is sent to AWS.
+func TestFilesThatASecretNames(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	for path, reason := range map[string]string{
+		"/dev/zero":                                           "It has no end.",
+		"/etc/passwd":                                         "It is no token.",
+		filepath.Join(t.TempDir(), "x"):                       "No flag of the manager names the folder.",
+		"workload-identity/token":                             "Where that is depends on how the manager was started.",
+		w.tokens + "/../outside/token":                        "It leads out of the folder.",
+		w.tokens + "-but/another/folder":                      "The name of the folder only begins alike.",
+		"/var/run/secrets/kubernetes.io/serviceaccount/token": "By it the API server knows the manager.",
+	} {
+		creds := cloud.Credentials{
+			"workloadIdentityTokenFile": []byte(path), "roleARN": []byte("arn:aws:iam::123456789012:role/r"),
+		}
+		problems := aws.NewDriver(w.options).CheckSecret(cloud.Class{}, creds)
+		if len(problems) != 1 || problems[0].Field != "secret.workloadIdentityTokenFile" {
+			t.Errorf("%s: got %v, want a problem with the entry\nbecause: %s", path, problems, reason)
+		}
+	}
+}
+
+// TestTokenIsReadWithBounds: what does not end, or is too large, reaches nobody.
+func TestTokenIsReadWithBounds(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"largest": 64 << 10, "too large": 64<<10 + 1} {
+		w := newEnv(t)
+		logins := w.withSTS("AssumeRoleWithWebIdentity", func(url.Values) {})
+		file := filepath.Join(w.tokens, "token")
+		if err := os.WriteFile(file, bytes.Repeat([]byte("t"), size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a, c := w.open(class("c", nil), cloud.Credentials{
+			"workloadIdentityTokenFile": []byte(file), "roleARN": []byte("arn:aws:iam::123456789012:role/r"),
+		})
+		_, err := a.Get(t.Context(), w.request(c, 1).Ref)
+		if want := name == "largest"; (logins.Load() == 1) != want {
+			t.Errorf("%s: %d logins, %v", name, logins.Load(), err)
+		}
+		if name == "too large" && (cloud.CodeOf(err) != cloud.Denied || !strings.Contains(err.Error(), "65536 bytes")) {
+			t.Errorf("%s: got %v, want Denied and the limit", name, err)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -32,6 +31,7 @@ type client struct {
 	place        place
 	subscription string
 	http         *http.Client
+	files        driverkit.TokenFiles
 	session      driverkit.Session[string]
 }
 
@@ -39,7 +39,7 @@ func (d *Driver) connect(at place, who login, fingerprint string) *client {
 	if d.options.Endpoint != "" {
 		at = place{api: d.options.Endpoint, authority: d.options.Endpoint}
 	}
-	c := &client{place: at, subscription: who.subscription, http: &http.Client{Transport: d.options.Transport}}
+	c := &client{place: at, subscription: who.subscription, http: &http.Client{Transport: d.options.Transport}, files: d.files}
 	c.session.API = driverkit.API{
 		HTTP: c.http, UserAgent: userAgent, Errors: table, Refusal: refusal, RequestID: "x-ms-request-id",
 		Now: d.options.Now,
@@ -66,12 +66,12 @@ func (c *client) logIn(ctx context.Context, who login) (string, *cloud.Error) {
 	if who.tokenFile == "" {
 		form.Set("client_secret", who.secret)
 	} else {
-		token, err := os.ReadFile(who.tokenFile)
+		token, err := who.token(c.files)
 		if err != nil {
-			return "", cloud.Errorf(cloud.Denied, op, "NoToken", "the token of %s cannot be read: %w", tokenEntry, err)
+			return "", cloud.Errorf(cloud.Denied, op, "NoToken", "%w", err)
 		}
 		form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
-		form.Set("client_assertion", strings.TrimSpace(string(token)))
+		form.Set("client_assertion", token)
 	}
 	address := c.place.authority + "/" + url.PathEscape(who.tenant) + "/oauth2/v2.0/token"
 	status, body, e := c.raw(ctx, op, http.MethodPost, address, form.Encode())

@@ -2,7 +2,9 @@ package azure
 
 import (
 	"cmp"
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
@@ -33,7 +35,11 @@ const (
 )
 
 // login is the credentials of a caller.
-type login struct{ subscription, tenant, client, secret, tokenFile string }
+type login struct {
+	subscription, tenant, client, secret, tokenFile string
+
+	ambient bool // the process's environment names the token's file, and not the Secret
+}
 
 // first is the first of the entries with a value: MCM's driver lets an empty one count only
 // to fail with it.
@@ -46,24 +52,39 @@ func first(s driverkit.Secret, entries ...string) string {
 	return ""
 }
 
-// loginOf returns what the Secret says, and which entries are missing. Ambient lets one
+// loginOf returns what the Secret says, and which entries are missing. Ambient files let one
 // without a client stand for that of the process.
-func loginOf(creds cloud.Credentials, ambient bool) (login, []cloud.Problem) {
+func loginOf(creds cloud.Credentials, files driverkit.TokenFiles) (login, []cloud.Problem) {
 	s := driverkit.Secret{Credentials: creds}
 	l := login{
-		first(s, subscriptionEntry, oldSubscriptionEntry), first(s, tenantEntry, oldTenantEntry),
-		first(s, clientEntry, oldClientEntry), first(s, secretEntry, oldSecretEntry), s.First(tokenEntry),
+		subscription: first(s, subscriptionEntry, oldSubscriptionEntry), tenant: first(s, tenantEntry, oldTenantEntry),
+		client: first(s, clientEntry, oldClientEntry), secret: first(s, secretEntry, oldSecretEntry),
+		tokenFile: s.First(tokenEntry),
 	}
 	s.Require(subscriptionEntry, l.subscription, "the id of the subscription")
-	if ambient && l.client == "" && l.secret == "" && l.tokenFile == "" {
-		l.client, l.tokenFile = os.Getenv(clientVariable), os.Getenv(tokenVariable)
+	if files.Ambient && l.client == "" && l.secret == "" && l.tokenFile == "" {
+		l.client, l.tokenFile, l.ambient = os.Getenv(clientVariable), os.Getenv(tokenVariable), true
 		l.tenant = cmp.Or(l.tenant, os.Getenv(tenantVariable))
-	} else if !ambient && isOwnToken(l.tokenFile) {
-		s.Bad(tokenEntry, "is the identity of the manager itself; name another token or give a clientSecret, or start "+
-			"the manager with --ambient-credentials")
+	} else if l.tokenFile != "" && l.secret == "" {
+		if problem := files.Problem(l.tokenFile); problem != "" {
+			s.Bad(tokenEntry, problem)
+		}
 	}
 	l.require(&s)
 	return l, s.Problems
+}
+
+// token reads the token, again each time: it is renewed.
+func (l login) token(files driverkit.TokenFiles) (string, error) {
+	if !l.ambient {
+		token, err := files.Read(tokenEntry, l.tokenFile)
+		return string(token), err
+	}
+	token, err := os.ReadFile(l.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("the token of %s cannot be read: %w; mount it there", tokenVariable, driverkit.Innermost(err))
+	}
+	return strings.TrimSpace(string(token)), nil
 }
 
 // require adds what of the credentials is missing.
@@ -76,20 +97,4 @@ func (l login) require(s *driverkit.Secret) {
 	case l.secret != "" && l.tokenFile != "":
 		s.Bad(tokenEntry, "is there beside a clientSecret; remove one of them")
 	}
-}
-
-// isOwnToken reports whether a path leads to a token of the manager itself, by which whoever
-// writes Secrets would act as the manager.
-func isOwnToken(path string) bool {
-	asked, err := os.Stat(path) //nolint:gosec // it is only compared with the manager's own
-	if err != nil {
-		return false // there is none to read
-	}
-	for _, own := range []string{os.Getenv(tokenVariable), "/var/run/secrets/kubernetes.io/serviceaccount/token"} {
-		found, err := os.Stat(own) //nolint:gosec // the operator's own variable
-		if err == nil && os.SameFile(asked, found) {
-			return true
-		}
-	}
-	return false
 }

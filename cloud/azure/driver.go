@@ -23,6 +23,8 @@ type Options struct {
 	Endpoint string
 	// Ambient lets a Secret without credentials stand for the workload identity of the process.
 	Ambient bool
+	// TokenFolders are more folders of which Secrets may name files with tokens.
+	TokenFolders []string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -48,14 +50,18 @@ func NewDriver(o Options) *Driver {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Driver{judge: judge{o.Ambient}, options: o}
+	return &Driver{judge: o.judge(), options: o}
 }
 
 // judge is the part of the Driver that calls no cloud.
-type judge struct{ ambient bool }
+type judge struct{ files driverkit.TokenFiles }
+
+func (o Options) judge() judge {
+	return judge{driverkit.TokenFiles{Folders: o.TokenFolders, Ambient: o.Ambient}}
+}
 
 // Offline returns a cloud.Driver that judges classes and Secrets, and opens no account.
-func Offline(o Options) cloud.Driver { return driverkit.Offline{Judge: judge{o.Ambient}} }
+func Offline(o Options) cloud.Driver { return driverkit.Offline{Judge: o.judge()} }
 
 // Parse decodes and checks a provider spec.
 func (judge) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
@@ -73,14 +79,14 @@ func (judge) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 
 // CheckSecret names the entries that are missing.
 func (j judge) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
-	_, problems := loginOf(creds, j.ambient)
+	_, problems := loginOf(creds, j.files)
 	return problems
 }
 
 // Open logs in and returns an Account.
 func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
 	const op = "log in"
-	who, problems := loginOf(creds, d.ambient)
+	who, problems := loginOf(creds, d.files)
 	if err := cloud.Worst(op, problems, cloud.BlocksAll); err != nil {
 		return nil, err
 	}

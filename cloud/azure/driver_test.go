@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
@@ -281,11 +282,17 @@ func TestFederatedToken(t *testing.T) {
 	t.Parallel()
 	now := newClock()
 	f := fixture(t, nil, inProcess, now)
-	file := filepath.Join(t.TempDir(), "token")
+	tokens := t.TempDir()
+	file := filepath.Join(tokens, "token")
 	creds := credentials()
 	delete(creds, "clientSecret")
 	creds["workloadIdentityTokenFile"] = []byte(file)
-	d := f.Driver()
+	if p := f.Driver().CheckSecret(cloud.Class{}, creds); len(p) != 1 || p[0].Field != "secret.workloadIdentityTokenFile" {
+		t.Errorf("a file of no folder that is open: got %v", p)
+	}
+	d := azure.NewDriver(azure.Options{
+		Transport: f.Backend.Proxy, Endpoint: "http://azure.invalid", Now: now.Now, TokenFolders: []string{tokens},
+	})
 	c, _ := d.Parse(f.Class)
 	if _, err := d.Open(t.Context(), c, creds); cloud.CodeOf(err) != cloud.Denied {
 		t.Errorf("open without the file: got %v, want Denied", err)

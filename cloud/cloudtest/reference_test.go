@@ -258,6 +258,7 @@ func bugs() []bug {
 		{"rejectsMore", "C02", "rule nics"},
 		{"needsUserData", "C03", "need no userData"},
 		{"knowsOneSpelling", "C03", "secret alias"},
+		{"declaresOneSpelling", "C03", "entry apiKey is in 0 groups"},
 		{"waits", "C04", "no call waits"},
 		{"leavesInterfaces", "C04", "left behind: interface"},
 		{"doneTooEarly", "C04", "want NotFound"},

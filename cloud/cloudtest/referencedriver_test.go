@@ -35,10 +35,14 @@ type spec struct {
 }
 
 func (d driver) Traits() cloud.Traits {
+	keys := cloud.SecretKeys{Credential: []string{"key", "apiKey"}}
+	if d.bug == "declaresOneSpelling" {
+		keys.Credential = keys.Credential[:1]
+	}
 	return cloud.Traits{
 		Name: "reference", UserDataMax: 16 << 10, Names: cloud.NameLimits{Max: 63, Chars: "a-z0-9-", First: "a-z"},
 		Settle: 30 * time.Second, StaticAddresses: true, Reboots: true, Consoles: true,
-		StickyKeys: d.bug != "hidesStickyKeys", Secret: cloud.SecretKeys{Credential: []string{"key"}},
+		StickyKeys: d.bug != "hidesStickyKeys", Secret: keys,
 	}
 }
 

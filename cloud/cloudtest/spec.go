@@ -171,8 +171,10 @@ func secrets(k *kit) {
 		k.Error("CheckSecret accepts a Secret without entries")
 	}
 	k.needs(len(k.h.Secrets) > 0, "Harness.Secrets")
+	k.declared("the credentials", k.f.Credentials)
 	for _, s := range k.h.Secrets {
 		creds := s.Credentials(copyCredentials(k.f.Credentials))
+		k.declared("secret "+s.Name, creds)
 		bad := check(s.Name, creds)
 		if s.Missing == "" {
 			if len(bad) > 0 {
@@ -185,6 +187,32 @@ func secrets(k *kit) {
 		if !slices.ContainsFunc(bad, func(p cloud.Problem) bool { return p.Field == s.Missing }) {
 			k.Errorf("secret %s: want a problem with %s, got %v\nbecause: %s", s.Name, s.Missing, bad, s.Reason)
 		}
+	}
+}
+
+// declared fails unless the driver declares each entry that it logs in with in one group of
+// Traits.Secret: what is not declared is redacted too little, and may come from another Secret.
+func (k *kit) declared(name string, creds cloud.Credentials) {
+	k.Helper()
+	t := k.f.Driver().Traits()
+	only := cloud.Credentials{}
+	for key, value := range creds {
+		groups := 0
+		for _, group := range [][]string{t.Secret.Address, t.Secret.Credential, t.Secret.Public} {
+			if slices.Contains(group, key) {
+				groups++
+			}
+		}
+		switch {
+		case groups == 1:
+			only[key] = value
+		case groups > 1 || cloud.IsBootData(key) != (groups == 0):
+			k.Errorf("%s: entry %s is in %d groups of Traits.Secret, want 1, or 0 for boot data", name, key, groups)
+		}
+	}
+	whole, declared := k.f.Driver().CheckSecret(k.class, creds), k.f.Driver().CheckSecret(k.class, only)
+	if !slices.Equal(whole, declared) {
+		k.Errorf("%s: got %v, and %v without the entries that are not declared", name, whole, declared)
 	}
 }
 

@@ -18,7 +18,7 @@ type Options struct {
 	Now       func() time.Time
 	Transport http.RoundTripper                 // nil is the usual one
 	Endpoint  string                            // of the API; empty is the one of the environment or the usual one
-	ReadFile  func(name string) ([]byte, error) // of the workload's token; nil is os.ReadFile
+	ReadFile  func(name string) ([]byte, error) // of the workload's token; nil is driverkit.TokenFiles
 }
 
 // Driver is the cloud.Driver of Google Compute Engine.
@@ -42,7 +42,7 @@ var (
 func NewDriver(o Options) *Driver {
 	o.Endpoint = strings.TrimSuffix(cmp.Or(o.Endpoint, os.Getenv(endpointVariable), computeURL), "/")
 	if o.ReadFile == nil {
-		o.ReadFile = os.ReadFile
+		o.ReadFile = func(name string) ([]byte, error) { return driverkit.TokenFiles{}.Read(federationEntry, name) }
 	}
 	return &Driver{options: o}
 }

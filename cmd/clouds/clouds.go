@@ -2,7 +2,9 @@
 package clouds
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -20,13 +22,28 @@ import (
 type Options struct {
 	// Ambient lets a Secret without credentials stand for those of this process.
 	Ambient bool
+	// TokenFolders are more folders of which Secrets may name files with tokens, beside those of
+	// driverkit.TokenFolders.
+	TokenFolders []string
+}
+
+// Validate fails if an option can have no effect.
+func (o Options) Validate() error {
+	for _, folder := range o.TokenFolders {
+		if !filepath.IsAbs(folder) {
+			return fmt.Errorf("--token-folders: %q is no absolute path; write one, e.g. /var/run/secrets/tokens", folder)
+		}
+	}
+	return nil
 }
 
 // Drivers returns the drivers. A new cloud is a folder and a line here.
 func Drivers(o Options) []cloud.Driver {
 	return []cloud.Driver{
-		aws.NewDriver(aws.Options{Ambient: o.Ambient}),
-		azure.NewDriver(azure.Options{Ambient: o.Ambient, Endpoint: os.Getenv(azure.EndpointVariable)}),
+		aws.NewDriver(aws.Options{Ambient: o.Ambient, TokenFolders: o.TokenFolders}),
+		azure.NewDriver(azure.Options{
+			Ambient: o.Ambient, TokenFolders: o.TokenFolders, Endpoint: os.Getenv(azure.EndpointVariable),
+		}),
 		gcp.NewDriver(gcp.Options{Now: time.Now}),
 		hetzner.NewDriver(hetzner.Options{Endpoint: os.Getenv(hetzner.EndpointVariable)}),
 		kubevirt.NewDriver(time.Now, nil),

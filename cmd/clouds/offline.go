@@ -16,8 +16,8 @@ import (
 // Secrets and call no cloud. They are linked without the clouds' SDKs.
 func Offline(o Options) []cloud.Driver {
 	return []cloud.Driver{
-		aws.Offline(aws.Options{Ambient: o.Ambient}),
-		azure.Offline(azure.Options{Ambient: o.Ambient}),
+		aws.Offline(aws.Options{Ambient: o.Ambient, TokenFolders: o.TokenFolders}),
+		azure.Offline(azure.Options{Ambient: o.Ambient, TokenFolders: o.TokenFolders}),
 		gcp.Offline(),
 		hetzner.Offline(),
 		kubevirt.Offline(),

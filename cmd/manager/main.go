@@ -64,6 +64,9 @@ func parse(name string, args []string, out io.Writer) (*options, error) {
 	flags.BoolVar(&o.drivers.Ambient, "ambient-credentials", false,
 		"let a MachineClass whose Secret has no credentials use those of the manager: environment, web identity or "+
 			"instance profile. Anyone who may create classes can use them then")
+	flags.StringSliceVar(&o.drivers.TokenFolders, "token-folders", nil,
+		"more folders of which a Secret may name files with tokens (workloadIdentityTokenFile), beside those of Gardener "+
+			"and of the workload identity webhooks of AWS and Azure. What is in such a file is sent to the cloud of the class")
 	flags.SetOutput(out)
 	flags.Usage = func() {
 		fmt.Fprintf(out, "%s runs the controllers of %s.\n\nFlags:\n%s", name, binary, flags.FlagUsages())
@@ -79,5 +82,5 @@ func parse(name string, args []string, out io.Writer) (*options, error) {
 	if rest := flags.Args(); len(rest) > 0 {
 		return nil, fmt.Errorf("%q is not a flag", rest[0])
 	}
-	return o, nil
+	return o, o.drivers.Validate()
 }

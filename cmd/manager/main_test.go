@@ -11,6 +11,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/clouds"
 )
 
@@ -61,6 +62,33 @@ func TestRun(t *testing.T) {
 	err := run(t.Context(), binary, []string{"--port=0"}, &out)
 	if err == nil || errors.Is(err, pflag.ErrHelp) || !strings.Contains(err.Error(), "--port") {
 		t.Errorf("--port=0 ends with %v", err)
+	}
+}
+
+// TestTokenFolders: a Secret names a file of another folder only where the operator says so.
+func TestTokenFolders(t *testing.T) {
+	t.Parallel()
+	creds := cloud.Credentials{
+		"workloadIdentityTokenFile": []byte("/srv/tokens/aws"), "roleARN": []byte("arn:aws:iam::123456789012:role/r"),
+		"subscriptionID": []byte("s"), "tenantID": []byte("t"), "clientID": []byte("c"),
+	}
+	for args, opened := range map[string]bool{"": false, "--token-folders=/srv/other,/srv/tokens": true} {
+		o, err := parse(binary, strings.Fields(args), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range append(clouds.Drivers(o.drivers), clouds.Offline(o.drivers)...) {
+			if name := d.Traits().Name; name != aws.ProviderName && name != azure.ProviderName {
+				continue
+			}
+			if problems := d.CheckSecret(cloud.Class{}, creds); (len(problems) == 0) != opened {
+				t.Errorf("%q, %s: %v", args, d.Traits().Name, problems)
+			}
+		}
+	}
+	if _, err := parse(binary, []string{"--token-folders=tokens"}, io.Discard); err == nil ||
+		!strings.Contains(err.Error(), `"tokens" is no absolute path`) {
+		t.Errorf("a folder that depends on the working one: %v", err)
 	}
 }
 

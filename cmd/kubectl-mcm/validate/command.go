@@ -65,6 +65,8 @@ flags are wrong or a file cannot be read.`,
 	flags.BoolVar(&c.strict, "strict", false, "warnings and notes make the command fail too")
 	flags.BoolVar(&c.drivers.Ambient, "ambient-credentials", false,
 		"the manager has this flag too: Secrets may lack credentials")
+	flags.StringSliceVar(&c.drivers.TokenFolders, "token-folders", nil,
+		"the manager has this flag too: Secrets may name files with tokens in these folders")
 	c.Add(cmd)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return asUsage(err) })
 	return cmd
