@@ -183,7 +183,7 @@ func TestFilesThatASecretNames(t *testing.T) {
 	}
 }
 
-// TestTokenIsReadWithBounds: what does not end, or is too large, reaches nobody.
+// TestTokenIsReadWithBounds: what does not end, or is too large, is sent nowhere.
 func TestTokenIsReadWithBounds(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"largest": 64 << 10, "too large": 64<<10 + 1} {
