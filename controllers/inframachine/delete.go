@@ -195,6 +195,7 @@ func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
 	recorded, _ := o.Substitute()
 	return class.Substitutes(ctx, o.Client, class.Search{
 		Resolve: o.classes.ResolveForClusterAPI, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, First: recorded,
+		Own: o.p.usedClass(),
 	})
 }
 

@@ -117,5 +117,6 @@ func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
 	recorded, _ := o.Substitute()
 	return class.Substitutes(ctx, o.Client, class.Search{
 		Resolve: o.classes.Resolve, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, First: recorded,
+		Own: m.Spec.Class.Name,
 	})
 }

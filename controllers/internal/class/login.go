@@ -26,7 +26,7 @@ func (r *Resolver) judgeLogin(out *Resolved, gone, problems []cloud.Problem) fin
 				"whoever writes the other would choose where these credentials are sent",
 		})
 		found.add(machinev1.ReasonSecretNotFound, gone...)
-		out.Alternatives = r.alternatives(*out, problems, oneNamespace)
+		out.Alternatives = r.alternatives(*out, problems, oneNamespace && out.parts[0].Key.Namespace == out.Object.Namespace)
 		maps.DeleteFunc(out.Credentials, func(key string, _ []byte) bool { return !cloud.IsBootData(key) })
 		return found
 	}
@@ -84,9 +84,9 @@ func loginIn(t cloud.Traits, creds cloud.Credentials) cloud.Credentials {
 }
 
 // alternatives are the class with the login of one of its Secrets, credentialsSecretRef's first. If
-// neither is whole, and both are of one namespace, it is what MCM would log in with: VMs may exist
-// that were made so.
-func (r *Resolver) alternatives(of Resolved, problems []cloud.Problem, oneNamespace bool) []Resolved {
+// neither is whole, and both are of the class's namespace, it is what MCM would log in with: VMs may
+// exist that were made so.
+func (r *Resolver) alternatives(of Resolved, problems []cloud.Problem, ownNamespace bool) []Resolved {
 	var found []Resolved
 	with := func(creds cloud.Credentials, from string) {
 		var all findings
@@ -105,7 +105,8 @@ func (r *Resolver) alternatives(of Resolved, problems []cloud.Problem, oneNamesp
 			with(p.data, "Secret "+p.Key.String()+" alone")
 		}
 	}
-	if len(found) == 0 && oneNamespace {
+	if len(found) == 0 && ownNamespace {
+		of.merged = true
 		with(maps.Clone(of.Credentials), "both Secrets")
 	}
 	return found

@@ -148,3 +148,71 @@ func TestOneLogin(t *testing.T) {
 		})
 	}
 }
+
+// TestLoginsThatDelete: with which logins of a class that is refused a VM is looked for, so that it can
+// be deleted.
+func TestLoginsThatDelete(t *testing.T) {
+	t.Parallel()
+	whole := map[string]string{"url": realURL, "accountID": "demo", "secretKey": "demo-secret"}
+	half := map[string]string{"accountID": "demo", "secretKey": "demo-secret"}
+	cases := map[string]struct {
+		reason string
+		pair   pair
+		own    string // class of the VM
+		want   []string
+	}{
+		"one is whole": {
+			"Its credentials go to its own address.",
+			pair{own: map[string]string{"url": otherURL}, keys: whole, namespace: "other", swapped: true}, "a",
+			[]string{`"a" and Secret other/keys alone`},
+		},
+		"overlaid as a whole": {
+			"There is no mixture: the last one has all that the driver reads.",
+			pair{own: map[string]string{"url": otherURL, "accountID": "x", "secretKey": "y"}, keys: map[string]string{
+				"url": realURL, "accountID": "demo", "secretKey": "demo-secret", "ca": "pem",
+			}, namespace: "default", swapped: true}, "a",
+			nil,
+		},
+		"halves of one namespace": {
+			"VMs may exist that were made so.",
+			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "default"}, "a",
+			[]string{`"a" and both Secrets`},
+		},
+		"halves of one namespace, for the VM of another class": {
+			"They say nothing about that VM.",
+			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "default"}, "b", nil,
+		},
+		"halves of two namespaces": {
+			"The owner of the key has not said where it may go.",
+			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "other"}, "a", nil,
+		},
+	}
+	for name, tc := range cases {
+		e := harness.New(t, harness.At(start))
+		d := &harness.Located{Driver: e.NewCloud().Driver(), URL: realURL}
+		clouds, err := cloud.NewRegistry([]cloud.Driver{d}, e.Clock.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets := tc.pair.objects()
+		c := harness.New(t, harness.With(tc.pair.class(), secrets[0], secrets[1])).Raw
+		found, err := class.Substitutes(t.Context(), c, class.Search{
+			Resolve: class.New(clouds).ResolveForClusterAPI, Namespace: "default", ProviderID: "sim:///sim-1/vm-1", Own: tc.own,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, r := range found {
+			if len(r.Alternatives) > 0 {
+				t.Errorf("%s: an alternative has alternatives", name)
+			}
+			if r.Name() != `"a"` {
+				names = append(names, r.Name())
+			}
+		}
+		if !slices.Equal(names, tc.want) {
+			t.Errorf("%s: got %q, want %q\nbecause: %s", name, names, tc.want, tc.reason)
+		}
+	}
+}

@@ -58,6 +58,7 @@ type Resolved struct {
 	parts      []part
 	clusterAPI bool   // the rules of Cluster API hold
 	from       string // of Alternatives: whose login it is
+	merged     bool   // of Alternatives: it is that of both Secrets
 }
 
 // Resolve reads the class and its Secrets from c and checks them. A class or

@@ -24,6 +24,7 @@ type Search struct {
 	Namespace  string
 	ProviderID string
 	First      string // name of the class that comes first; empty for none
+	Own        string // name of the VM's own class; only its Secrets are merged for a deletion
 }
 
 // Substitutes returns the classes of the namespace that may reach the VM of that providerID:
@@ -56,6 +57,9 @@ func Substitutes(ctx context.Context, c client.Reader, search Search) ([]Resolve
 			return nil, err
 		}
 		for _, one := range append(r.Alternatives, r) {
+			if one.merged && list.Items[i].Name != search.Own {
+				continue
+			}
 			if one.Reaches(search.ProviderID) && !seen[one.Place()] {
 				seen[one.Place()] = true
 				found = append(found, one)
