@@ -12,6 +12,7 @@ COPY cmd cmd
 COPY controllers controllers
 COPY explain explain
 COPY fence fence
+COPY kubeconfig kubeconfig
 COPY manager manager
 COPY naming naming
 COPY tracing tracing

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
+	"github.com/capmcm/cluster-api-provider-mcm/kubeconfig"
 )
 
 // newWorkloads returns the connections to the workload clusters of Cluster API,
@@ -32,12 +33,13 @@ func (o *Options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []st
 	return o.connectWorkloads(ctx, mgr, mgr.GetClient(), indexes)
 }
 
-// connectWorkloads returns those connections; kubeconfigs are read through secrets.
+// connectWorkloads returns those connections. Kubeconfigs are read through secrets, and checked: their
+// authors are not the operator, and must get nothing of this process.
 func (o *Options) connectWorkloads(ctx context.Context, mgr ctrl.Manager, secrets client.Reader,
 	indexes []clustercache.CacheOptionsIndex,
 ) (clustercache.ClusterCache, error) {
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient:     secrets,
+		SecretClient:     kubeconfig.NewReader(secrets),
 		WatchFilterValue: o.clusters.watchFilter,
 		Cache: clustercache.CacheOptions{
 			SyncPeriod: &o.clusters.resync, DefaultTransform: stripObject, Indexes: indexes,

@@ -53,6 +53,9 @@ var parts = map[string]part{
 
 	"fence": {ours: []string{"cloud"}, theirs: kubernetes},
 
+	// Kubeconfigs out of Secrets, for all that connect with them.
+	"kubeconfig": {theirs: kubernetes},
+
 	"naming": {ours: []string{"api"}, theirs: []string{"github.com/google/uuid", "k8s.io/apimachinery/"}},
 
 	// What the console of a machine that did not join says is explained by one table, for all.
@@ -65,7 +68,7 @@ var parts = map[string]part{
 	},
 	"controllers/*": {ours: []string{
 		"api", "bootstrap", "bootstrap/*", "bootstrap/bootdata", "cloud", "controllers/internal",
-		"controllers/metrics", "explain/console", "fence", "naming",
+		"controllers/metrics", "explain/console", "fence", "kubeconfig", "naming",
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{
 		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",
@@ -92,7 +95,7 @@ var parts = map[string]part{
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{
 		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "fence",
-		"tracing",
+		"kubeconfig", "tracing",
 	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag", "go.opentelemetry.io/otel"},
 		kubernetes...)},
 
