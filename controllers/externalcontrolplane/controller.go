@@ -190,12 +190,12 @@ func (c *Controller) claim(ctx context.Context, s *scope) error {
 }
 
 // kubeconfig returns the kubeconfig that the Cluster should have.
-func (c *Controller) kubeconfig(ctx context.Context, s *scope) (kubeconfig, error) {
+func (c *Controller) kubeconfig(ctx context.Context, s *scope) (access, error) {
 	if !s.override().IsZero() && !s.override().IsValid() {
-		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec, "spec.controlPlaneEndpoint: set both host and port, or none")
+		return access{}, wrong(machinev1.ReasonInvalidSpec, "spec.controlPlaneEndpoint: set both host and port, or none")
 	}
 	if s.secret != nil && !s.mine() {
-		return kubeconfig{}, wrong(controlplanev1.ReasonSecretNameTaken,
+		return access{}, wrong(controlplanev1.ReasonSecretNameTaken,
 			"Secret %q has the name of the Cluster's kubeconfig and was not created for this object; remove it, or "+
 				"rename it and set "+
 				"spec.kubeconfigSecretRef.name", s.secret.Name)
@@ -203,7 +203,7 @@ func (c *Controller) kubeconfig(ctx context.Context, s *scope) (kubeconfig, erro
 	selfHosted := isTrue(s.cp.Spec.SelfHosted)
 	switch ref := s.cp.Spec.KubeconfigSecretRef; {
 	case selfHosted == (ref != nil):
-		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec,
+		return access{}, wrong(machinev1.ReasonInvalidSpec,
 			"spec.kubeconfigSecretRef, spec.selfHosted: set exactly one of them")
 	case selfHosted:
 		return c.ownKubeconfig(ctx, s)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/kubeconfig"
 )
 
 const (
@@ -36,44 +37,51 @@ func (c *Controller) here(ctx context.Context) (string, error) {
 // ownKubeconfig returns the kubeconfig of a self-hosted Cluster. It means the
 // cluster that the object was made in: after a move to another management
 // cluster the old kubeconfig is kept, and renewed through itself.
-func (c *Controller) ownKubeconfig(ctx context.Context, s *scope) (kubeconfig, error) {
+func (c *Controller) ownKubeconfig(ctx context.Context, s *scope) (access, error) {
 	here, err := c.here(ctx)
 	if err != nil {
-		return kubeconfig{}, err
+		return access{}, err
 	}
-	old, _ := parseSecret(s.secret)
+	old := accessOf(s.secret)
 	if here != s.cp.Annotations[controlplanev1.HomeAnnotation] {
 		return c.awayKubeconfig(ctx, s, old)
 	}
 	cluster, err := c.ownCluster(ctx, s.cp.Namespace)
 	if err != nil {
-		return kubeconfig{}, err
+		return access{}, err
 	}
-	out := kubeconfig{cluster: cluster, user: old.user, notes: old.notes}
+	if cluster, err = redirect(cluster, s.override()); err != nil {
+		return access{}, err
+	}
+	out := access{Connection: kubeconfig.Connection{Cluster: cluster, User: old.User}, notes: old.notes}
 	renew := c.due(s, out)
 	if !renew && s.connected {
 		return out, nil // what is connected has all that it needs
 	}
 	account, err := c.ensureIdentity(ctx, s)
 	if err != nil {
-		return kubeconfig{}, err
+		return access{}, err
 	}
 	if !renew && out.notes[controlplanev1.TokenOfAnnotation] == string(account.UID) {
 		return out, nil
 	}
 	if err := c.renew(ctx, s, c.Client, account, &out); err != nil {
-		return kubeconfig{}, fmt.Errorf("request token of ServiceAccount %s: %w", account.Name, err)
+		return access{}, fmt.Errorf("request token of ServiceAccount %s: %w", account.Name, err)
 	}
 	return out, nil
 }
 
 // awayKubeconfig keeps the kubeconfig of a Cluster that was moved away from the
 // cluster that it means.
-func (c *Controller) awayKubeconfig(ctx context.Context, s *scope, old kubeconfig) (kubeconfig, error) {
-	if old.user == nil || old.user.Token == "" {
-		return kubeconfig{}, wrong(controlplanev1.ReasonMovedAway,
+func (c *Controller) awayKubeconfig(ctx context.Context, s *scope, old access) (access, error) {
+	if old.User == nil || old.User.Token == "" {
+		return access{}, wrong(controlplanev1.ReasonMovedAway,
 			"spec.selfHosted: means another cluster than this one, from which the object was moved, and there is no "+
 				"kubeconfig of it; put one into a Secret and set spec.kubeconfigSecretRef.name instead")
+	}
+	var err error
+	if old.Cluster, err = redirect(old.Cluster, s.override()); err != nil {
+		return access{}, err
 	}
 	if !c.due(s, old) {
 		return old, nil
@@ -83,34 +91,36 @@ func (c *Controller) awayKubeconfig(ctx context.Context, s *scope, old kubeconfi
 	there, err := c.Clusters.GetUncachedClient(ctx, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
 		s.wait = renewRetry
-		return kubeconfig{}, failed
+		return access{}, failed
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.cp.Namespace, Name: accountName(s.cp)}}
 	if err := c.renew(ctx, s, there, account, &old); err != nil {
 		s.wait = renewRetry
-		return kubeconfig{}, failed
+		return access{}, failed
 	}
 	return old, nil
 }
 
-// parseSecret returns the kubeconfig that a Secret has. It is zero if there is
-// none that can be read.
-func parseSecret(secret *corev1.Secret) (out kubeconfig, why string) {
+// accessOf returns the access that a Secret gives. It is zero if there is none that can be used.
+func accessOf(secret *corev1.Secret) access {
 	if secret == nil {
-		return kubeconfig{}, "there is no Secret"
+		return access{}
 	}
-	out, why = parse(secret.Data[keyValue])
-	out.notes = map[string]string{}
+	found, err := kubeconfig.Parse(secret.Data[keyValue])
+	if err != nil {
+		return access{}
+	}
+	out := access{Connection: found, notes: map[string]string{}}
 	for _, key := range []string{controlplanev1.RenewTokenAnnotation, controlplanev1.TokenOfAnnotation} {
 		out.notes[key] = secret.Annotations[key]
 	}
-	return out, why
+	return out
 }
 
 // due reports whether k needs another token, and when it will.
-func (c *Controller) due(s *scope, k kubeconfig) bool {
+func (c *Controller) due(s *scope, k access) bool {
 	at, err := time.Parse(time.RFC3339, k.notes[controlplanev1.RenewTokenAnnotation])
-	if err != nil || k.user == nil || k.user.Token == "" || !s.now.Before(at) {
+	if err != nil || k.User == nil || k.User.Token == "" || !s.now.Before(at) {
 		return true
 	}
 	s.wait = at.Sub(s.now)
@@ -120,7 +130,7 @@ func (c *Controller) due(s *scope, k kubeconfig) bool {
 // renew asks for another token of account, with the permissions of w. It is renewed
 // after four fifths of its life, however long the API server makes that.
 func (c *Controller) renew(ctx context.Context, s *scope, w client.Client, account *corev1.ServiceAccount,
-	k *kubeconfig,
+	k *access,
 ) error {
 	request := &authenticationv1.TokenRequest{}
 	request.Spec.ExpirationSeconds = new(int64(tokenLifetime / time.Second))
@@ -136,7 +146,7 @@ func (c *Controller) renew(ctx context.Context, s *scope, w client.Client, accou
 	if uid == "" {
 		uid = k.notes[controlplanev1.TokenOfAnnotation] // another cluster's, as it was
 	}
-	k.user = &clientcmdapi.AuthInfo{Token: request.Status.Token}
+	k.User = &clientcmdapi.AuthInfo{Token: request.Status.Token}
 	k.notes = map[string]string{
 		controlplanev1.RenewTokenAnnotation: s.now.Add(s.wait).UTC().Format(time.RFC3339),
 		controlplanev1.TokenOfAnnotation:    uid,

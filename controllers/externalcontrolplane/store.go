@@ -5,16 +5,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
-	"net/url"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
@@ -23,8 +18,8 @@ import (
 )
 
 // store writes the Secret with the kubeconfig, if it has changed.
-func (c *Controller) store(ctx context.Context, s *scope, k kubeconfig) error {
-	data, err := k.render(s.cluster.Name, s.override())
+func (c *Controller) store(ctx context.Context, s *scope, k access) error {
+	data, err := k.Write(s.cluster.Name)
 	if err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
@@ -81,51 +76,9 @@ func (s *scope) own(secret *corev1.Secret) {
 	secret.OwnerReferences = append(secret.OwnerReferences, ref)
 }
 
-// render returns the kubeconfig as a file with one context; equal ones have equal bytes.
-// override is the endpoint that the user wants; zero keeps that of the kubeconfig.
-func (k kubeconfig) render(name string, override clusterv1.APIEndpoint) ([]byte, error) {
-	cluster, user := k.cluster.DeepCopy(), k.user.DeepCopy()
-	cluster.Server = redirect(cluster.Server, override)
-	cluster.LocationOfOrigin, user.LocationOfOrigin = "", ""
-	cluster.Extensions, user.Extensions = nil, nil
-	user.TokenFile = "" // it has a token
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name], config.AuthInfos[name] = cluster, user
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	return clientcmd.Write(*config)
-}
-
-// redirect replaces host and port in the URL of a server. It keeps the path, which may
-// select a cluster behind a proxy.
-func redirect(server string, to clusterv1.APIEndpoint) string {
-	if to.IsZero() {
-		return server
-	}
-	u, err := url.Parse(server)
-	if err != nil {
-		return server // it was parsed before
-	}
-	u.Host = net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port)))
-	return u.String()
-}
-
-// endpointOf returns the host and port of a server; zero if it has none.
-func endpointOf(server string) clusterv1.APIEndpoint {
-	u, err := url.Parse(server)
-	if err != nil || u.Hostname() == "" {
-		return clusterv1.APIEndpoint{}
-	}
-	port, err := strconv.ParseInt(u.Port(), 10, 32)
-	if err != nil {
-		port = map[string]int64{"https": 443, "http": 80}[u.Scheme]
-	}
-	return clusterv1.APIEndpoint{Host: u.Hostname(), Port: int32(port)}
-}
-
 // fillEndpoint sets spec.controlPlaneEndpoint where it is empty. It never changes one.
-func (c *Controller) fillEndpoint(ctx context.Context, s *scope, k kubeconfig) error {
-	endpoint := endpointOf(k.cluster.Server)
+func (c *Controller) fillEndpoint(ctx context.Context, s *scope, k access) error {
+	endpoint := endpointOf(k.Cluster.Server)
 	if !s.cp.Spec.ControlPlaneEndpoint.IsZero() || !endpoint.IsValid() {
 		return nil
 	}
