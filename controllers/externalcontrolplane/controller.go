@@ -149,6 +149,7 @@ func (c *Controller) act(ctx context.Context, s *scope) error {
 	if err := c.store(ctx, s, made); err != nil {
 		return err
 	}
+	s.made = &made.Connection
 	if err := c.fillEndpoint(ctx, s, made); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/kubeconfig"
 )
 
 // scope is what one reconcile has seen, and what it makes of it.
@@ -31,8 +32,9 @@ type scope struct {
 	version    string // of the API server, as it reports it
 	versionErr error  // why that is not known
 
-	problem *problem // with the kubeconfig; nil if it is as it should be
-	failed  bool     // that is not known: an error has ended the work on it
+	made    *kubeconfig.Connection // of the Cluster's kubeconfig; nil if none was made
+	problem *problem               // with the kubeconfig; nil if it is as it should be
+	failed  bool                   // that is not known: an error has ended the work on it
 	wait    time.Duration
 }
 

@@ -180,7 +180,8 @@ func TestRedirectedSelfHosted(t *testing.T) {
 	}{
 		"CA": {
 			"The API server is the same, at another address.",
-			rest.Config{Host: "https://10.0.0.1:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("a CA")}}, "10.0.0.1",
+			rest.Config{Host: "https://10.0.0.1:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("a CA")}},
+			"10.0.0.1",
 		},
 		"NoCA": {"Everybody gets a certificate for a host of their own.", rest.Config{Host: "https://10.0.0.1:6443"}, ""},
 		"Unverified": {

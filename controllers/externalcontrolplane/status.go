@@ -41,7 +41,10 @@ func (c *Controller) report(ctx context.Context, s *scope) error {
 // announce emits Events for the conditions that have changed and that the user has to act
 // on.
 func (c *Controller) announce(s *scope, changed *controlplanev1.MCMExternalControlPlane) {
-	kinds := []string{controlplanev1.KubeletVersionsMatchCondition, controlplanev1.VersionReachedCondition}
+	kinds := []string{
+		controlplanev1.KubeletVersionsMatchCondition, controlplanev1.VersionReachedCondition,
+		controlplanev1.KubeconfigSafeCondition,
+	}
 	switch {
 	case !s.cp.DeletionTimestamp.IsZero():
 		kinds = []string{clusterv1.DeletingCondition}
@@ -104,6 +107,9 @@ func statusOf(s *scope) controlplanev1.MCMExternalControlPlaneStatus {
 		set(kubeconfig)
 		set(readyCondition(kubeconfig, available))
 	}
+	if s.made != nil {
+		set(safeCondition(s.made.Unverified()))
+	}
 	if s.cluster != nil {
 		set(versionsCondition(s.machines))
 	}
@@ -119,6 +125,18 @@ func kubeconfigCondition(s *scope) metav1.Condition {
 	}
 	return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionTrue, controlplanev1.ReasonKubeconfigReady,
 		"")
+}
+
+// safeCondition warns of a server that need not prove who it is: what goes there is of the same
+// kubeconfig, so it is used all the same.
+func safeCondition(unverified string) metav1.Condition {
+	if unverified == "" {
+		return condition(controlplanev1.KubeconfigSafeCondition, metav1.ConditionTrue,
+			controlplanev1.ReasonKubeconfigSafe, "")
+	}
+	return condition(controlplanev1.KubeconfigSafeCondition, metav1.ConditionFalse,
+		controlplanev1.ReasonServerNotVerified, fmt.Sprintf("the API server need not prove who it is: %s in its "+
+			"kubeconfig; use https with certificate-authority-data (it is used as it is)", unverified))
 }
 
 // deletingCondition reports what the deletion waits for.

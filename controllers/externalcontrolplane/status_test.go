@@ -184,3 +184,26 @@ func TestKubeletVersions(t *testing.T) {
 		})
 	}
 }
+
+// TestServerNotVerified: with everything out of one Secret nothing is given away, so it is used.
+func TestServerNotVerified(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, theCluster(), controlPlane(),
+		given("certificate-authority-data: YSBDQQ==", "insecure-skip-tls-verify: true"))
+	w.reconcile()
+	if got := w.is(controlplanev1.KubeconfigSafeCondition); !strings.HasPrefix(got, "False ServerNotVerified: ") {
+		t.Errorf("KubeconfigSafe = %q", got)
+	}
+	if got := w.is(controlplanev1.KubeconfigReadyCondition); !strings.HasPrefix(got, "True ") || !w.config().Insecure {
+		t.Errorf("it is not used: KubeconfigReady = %q", got)
+	}
+	if e := w.event(); !strings.HasPrefix(e, "Warning ServerNotVerified ") {
+		t.Errorf("its author is not warned: %q", e)
+	}
+	s := &corev1.Secret{}
+	w.change(s, client.ObjectKey{Namespace: "default", Name: "given"}, func() { s.Data = given().Data })
+	w.reconcile()
+	if got := w.is(controlplanev1.KubeconfigSafeCondition); !strings.HasPrefix(got, "True ") {
+		t.Errorf("KubeconfigSafe = %q after it was put right", got)
+	}
+}

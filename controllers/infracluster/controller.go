@@ -5,6 +5,7 @@ package infracluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -69,6 +71,7 @@ type scope struct {
 	named    string              // name of the Cluster, empty if nothing names one
 	paused   string              // why it is paused; empty if it is not
 	domains  domains
+	access   access
 	left     []string // names of the MCMMachines that a deletion waits for, sorted
 	released bool
 }
@@ -88,7 +91,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	return outcome.Of(wait, c.write(ctx, s))
+	return outcome.Of(wait, errors.Join(s.access.unknown, c.write(ctx, s)))
 }
 
 // act finds the Cluster of the object, and takes the one action that follows.
@@ -109,6 +112,7 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	if s.domains, err = c.domainsOf(ctx, s); err != nil {
 		return 0, err
 	}
+	s.access = c.accessTo(ctx, s.cluster)
 	return s.domains.adopting, c.claim(ctx, s)
 }
 
@@ -181,12 +185,27 @@ func (c *Controller) write(ctx context.Context, s *scope) error {
 	if err := patch.Status(ctx, c.Client, s.object, changed); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	was := meta.FindStatusCondition(s.before.Status.Conditions, clusterv1.DeletingCondition)
+	c.announce(s, status)
+	return nil
+}
+
+// announce emits an Event for what a deletion waits for, and for a kubeconfig that somebody has to
+// correct, once.
+func (c *Controller) announce(s *scope, status infrav1.MCMClusterStatus) {
 	is := meta.FindStatusCondition(status.Conditions, clusterv1.DeletingCondition)
-	if is != nil && (was == nil || was.Message != is.Message) && len(s.left) > 0 {
+	if is != nil && isNews(s, is) && len(s.left) > 0 {
 		c.Events.Event(s.object, corev1.EventTypeNormal, eventDeletionWaits, is.Message)
 	}
-	return nil
+	is = meta.FindStatusCondition(status.Conditions, infrav1.KubeconfigSafeCondition)
+	if is != nil && isNews(s, is) && is.Status == metav1.ConditionFalse {
+		c.Events.Event(s.object, corev1.EventTypeWarning, is.Reason, is.Message)
+	}
+}
+
+// isNews reports whether the object had no such condition, or one with another message.
+func isNews(s *scope, is *metav1.Condition) bool {
+	was := meta.FindStatusCondition(s.before.Status.Conditions, is.Type)
+	return was == nil || was.Message != is.Message
 }
 
 // waitsFor returns what a deletion waits for.

@@ -46,6 +46,7 @@ func report(s *scope) infrav1.MCMClusterStatus {
 		} else {
 			meta.RemoveStatusCondition(&status.Conditions, infrav1.FailureDomainsOfferedCondition)
 		}
+		s.access.report(&status.Conditions, s.cluster.Name, set)
 	}
 	set(ready)
 	return status

@@ -17,6 +17,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/kubeconfig"
 )
 
 // nodeDeletionTimeout is how long the removal of a Node is tried when a Cluster goes.
@@ -31,6 +32,7 @@ func (c *Controller) syncNode(ctx context.Context, p *pass) error {
 	}
 	workload, err := c.connect(ctx, p)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		c.tellRefused(ctx, p)
 		return nil
 	}
 	if err != nil {
@@ -41,6 +43,19 @@ func (c *Controller) syncNode(ctx context.Context, p *pass) error {
 		return err
 	}
 	return c.applyTemplate(ctx, p, workload, node)
+}
+
+// tellRefused reports that the Node cannot be written since the kubeconfig of the Cluster is refused, if
+// that is why there is no connection.
+func (c *Controller) tellRefused(ctx context.Context, p *pass) {
+	if empty(&p.object.Spec.NodeTemplate) {
+		return
+	}
+	if refused := kubeconfig.Refused(ctx, c.Client, client.ObjectKeyFromObject(p.seen.cluster)); refused != nil {
+		p.did.nodeCondition = conditionFalse(infrav1.ReasonKubeconfigRefused, fmt.Sprintf(
+			"there is no connection to the workload cluster, since its kubeconfig is not used: %v (the connection is tried "+
+				"again every 30s)", refused))
+	}
 }
 
 // connect returns the workload cluster, whose Nodes wake their machines from then on.

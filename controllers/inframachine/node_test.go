@@ -83,6 +83,35 @@ func TestNodeTemplateIsSynced(t *testing.T) {
 	}
 }
 
+// TestKubeconfigIsRefused: the template waits for a connection that never comes.
+func TestKubeconfigIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	w.running("m")
+	key := client.ObjectKeyFromObject(cluster())
+	secret := &corev1.Secret{Data: map[string][]byte{"value": []byte("s3cret: [")}}
+	secret.Namespace, secret.Name = key.Namespace, key.Name+"-kubeconfig"
+	w.Must(w.client.Create(t.Context(), secret))
+	w.connected = false
+	w.run("m")
+	if got := w.condition("m", infrav1.NodeSyncedCondition); got != "" {
+		t.Errorf("NodeSynced is %q although nothing is asked for", got)
+	}
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) {
+		o.Spec.NodeTemplate = infrav1.NodeTemplate{Labels: map[string]string{"a": "1"}}
+	})
+	w.run("m")
+	if got := w.condition("m", infrav1.NodeSyncedCondition); !strings.HasPrefix(got, "False KubeconfigRefused: ") ||
+		!strings.Contains(got, `Secret "`+secret.Name+`": is not a kubeconfig; `) || strings.Contains(got, "s3cret") {
+		t.Errorf("NodeSynced is %q, want why there is no connection", got)
+	}
+	w.connected = true
+	w.run("m")
+	if got := w.condition("m", infrav1.NodeSyncedCondition); got != "True NodeSynced: " {
+		t.Errorf("NodeSynced is %q with a connection", got)
+	}
+}
+
 func TestNodeIsFoundByProviderID(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)

@@ -18,6 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
+	"github.com/capmcm/cluster-api-provider-mcm/kubeconfig"
 )
 
 // Entries of a data Secret, as Cluster API's contract has them.
@@ -85,8 +86,7 @@ func (c *Controller) payload(ctx context.Context, s *scope, attempt int) (made p
 	if bootstrap.NeedsToken(from.data) {
 		values.Token, made.attempt, err = c.ensureToken(ctx, s, attempt)
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
-			s.waitFor(bootstrapv1.ReasonWaitingForConnection,
-				"there is no connection to the workload cluster, where a bootstrap token has to be made")
+			c.waitForConnection(ctx, s)
 			return payload{}, false, nil // the connection wakes this object
 		}
 		if apierrors.IsForbidden(err) {
@@ -102,6 +102,17 @@ func (c *Controller) payload(ctx context.Context, s *scope, attempt int) (made p
 		return payload{}, false, nil
 	}
 	return made, true, nil
+}
+
+// waitForConnection records that the workload cluster cannot be reached, and why if it is for its
+// kubeconfig.
+func (c *Controller) waitForConnection(ctx context.Context, s *scope) {
+	const text = "there is no connection to the workload cluster, where a bootstrap token has to be made"
+	if refused := kubeconfig.Refused(ctx, c.Client, s.clusterKey()); refused != nil {
+		s.waitFor(bootstrapv1.ReasonWaitingForConnection, text+": the kubeconfig is not used: %v", refused)
+		return
+	}
+	s.waitFor(bootstrapv1.ReasonWaitingForConnection, text)
 }
 
 // forbidden records that the workload cluster forbids access to bootstrap tokens.

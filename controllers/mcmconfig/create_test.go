@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
 func TestDataSecret(t *testing.T) {
@@ -163,6 +164,20 @@ func TestGates(t *testing.T) {
 				t.Errorf("waiting is nobody's mistake: %s", e)
 			}
 		})
+	}
+}
+
+// TestOfflineForItsKubeconfig: whoever writes the kubeconfig reads conditions, and no log.
+func TestOfflineForItsKubeconfig(t *testing.T) {
+	t.Parallel()
+	refused := fixture.Secret("c1-kubeconfig", map[string]string{"value": "s3cret: ["})
+	w := newEnv(t, cluster(), machine(), secret("boot", userData),
+		machineClass(corev1.SecretReference{Name: "boot"}), config(fromClass), refused)
+	w.clusters.Disconnect(clusterKey)
+	w.reconcile()
+	if got := w.ready(); !strings.Contains(got, bootstrapv1.ReasonWaitingForConnection) ||
+		!strings.Contains(got, `Secret "c1-kubeconfig": is not a kubeconfig; `) || strings.Contains(got, "s3cret") {
+		t.Errorf("Ready = %q, want why there is no connection", got)
 	}
 }
 

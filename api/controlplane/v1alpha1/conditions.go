@@ -14,6 +14,9 @@ const (
 	// VersionReachedCondition reports whether the API server runs spec.version, or a later
 	// one. It is Unknown while the API server does not tell its version.
 	VersionReachedCondition = "VersionReached"
+	// KubeconfigSafeCondition is False while the server of the kubeconfig need not prove who
+	// it is. Ready does not depend on it.
+	KubeconfigSafeCondition = "KubeconfigSafe"
 )
 
 // Reasons of the conditions above, of Available and of Ready. Those that the native
@@ -35,4 +38,6 @@ const (
 	ReasonVersionReached    = "VersionReached"
 	ReasonUpgradePending    = "UpgradePending"
 	ReasonVersionUnknown    = "VersionUnknown"
+	ReasonKubeconfigSafe    = "KubeconfigSafe"
+	ReasonServerNotVerified = "ServerNotVerified"
 )

@@ -46,6 +46,10 @@ const (
 	// FailureDomainsOfferedCondition of an MCMCluster reports whether a MachineClass of the
 	// Cluster can honour each of the spec's failure domains.
 	FailureDomainsOfferedCondition = "FailureDomainsOffered"
+	// KubeconfigSafeCondition of an MCMCluster is False while the kubeconfig of the Cluster is
+	// not used, or is used although its server need not prove who it is. Ready does not
+	// depend on it. It is absent where there is no kubeconfig.
+	KubeconfigSafeCondition = "KubeconfigSafe"
 )
 
 // Reasons of the conditions above, of Ready and of Deleting. Those that the native
@@ -86,6 +90,9 @@ const (
 	ReasonOffered              = "Offered"
 	ReasonZoneNotInClass       = "ZoneNotInClass"
 	ReasonClassNotKnown        = "ClassNotKnown"
+	ReasonKubeconfigSafe       = "KubeconfigSafe"
+	ReasonKubeconfigRefused    = "KubeconfigRefused" // it names files or programs of the manager, or cannot be read
+	ReasonServerNotVerified    = "ServerNotVerified"
 
 	ReasonIPAddressesClaimed    = "IPAddressesClaimed"
 	ReasonWaitingForIPAddresses = "WaitingForIPAddresses"
