@@ -39,7 +39,8 @@ type MCMExternalControlPlane struct {
 // MCMExternalControlPlaneSpec is how to connect to the control plane. Exactly one of
 // kubeconfigSecretRef and selfHosted is set.
 type MCMExternalControlPlaneSpec struct {
-	// ControlPlaneEndpoint of the Cluster. Where it is empty, the controller fills it in from the kubeconfig.
+	// ControlPlaneEndpoint of the Cluster. Where it is empty, the controller fills it in from the kubeconfig. Another
+	// address than that of the kubeconfig's server needs certificate-authority-data in the kubeconfig.
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 	// KubeconfigSecretRef names a Secret in the same namespace that has a kubeconfig in its key value or kubeconfig. Its
