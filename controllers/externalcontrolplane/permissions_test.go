@@ -55,8 +55,14 @@ func TestPermissions(t *testing.T) {
 		}
 	}
 	for name, call := range denied {
-		if err := call(); !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v, want it forbidden", name, err)
+		var last error
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true,
+			func(context.Context) (bool, error) { // the API server reads new policies a moment later
+				last = call()
+				return apierrors.IsForbidden(last), nil
+			})
+		if err != nil {
+			t.Errorf("%s: %v, want it forbidden", name, last)
 		}
 	}
 	w.connect()
@@ -181,10 +187,13 @@ func identityCalls(ctx context.Context, c kubernetes.Interface, account string) 
 			return err
 		}
 	}
-	secrets := func(namespace string) func() error {
+	secrets := func(namespace string, kind corev1.SecretType) func() error {
 		return func() error {
-			_, err := c.CoreV1().Secrets(namespace).Create(ctx,
-				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef"}}, metav1.CreateOptions{})
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "bootstrap-token-"}, Type: kind}
+			if kind == corev1.SecretTypeServiceAccountToken {
+				secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
+			}
+			_, err := c.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
 			return err
 		}
 	}
@@ -194,11 +203,12 @@ func identityCalls(ctx context.Context, c kubernetes.Interface, account string) 
 		"nodes":      func() error { _, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); return err },
 		"namespaces": func() error { _, err := c.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); return err },
 		"node":       func() error { return c.CoreV1().Nodes().Delete(ctx, "gone", metav1.DeleteOptions{}) },
-		"token":      secrets(metav1.NamespaceSystem),
+		"token":      secrets(metav1.NamespaceSystem, corev1.SecretTypeBootstrapToken),
 		"own token":  token(account),
 	}
 	denied = map[string]func() error{
-		"secrets elsewhere": secrets("default"),
+		"secrets elsewhere": secrets("default", corev1.SecretTypeBootstrapToken),
+		"token by a Secret": secrets(metav1.NamespaceSystem, corev1.SecretTypeServiceAccountToken),
 		"token of others":   token("default"),
 		"list secrets": func() error {
 			_, err := c.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
