@@ -11,6 +11,7 @@ type Level string
 const (
 	Kept     Level = "kept"     // means the same on the other API
 	Replaced Level = "replaced" // something else does the same there
+	Advised  Level = "advised"  // not in the way of a takeover, and better done
 	Lost     Level = "lost"     // has no counterpart; moved only if the user accepts that field by name
 	Blocked  Level = "blocked"  // not moved until the remedy is done
 )

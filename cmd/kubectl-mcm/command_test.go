@@ -101,6 +101,11 @@ func TestCommands(t *testing.T) {
 			"Secret garden/none does not exist", errBlocked.Error(),
 		},
 		{"drivers are the manager's", "takeover check --drivers nebula", `no driver for "`, errUnsafe.Error()},
+		{
+			"what the manager may create where the nodes are", "takeover check",
+			"advised: not in the way, and better done\n    ValidatingAdmissionPolicy capmcm-target-secret-types\n",
+			errUnsafe.Error(),
+		},
 		{"kinds are missing", "takeover check", "to the native API: not safe", errUnsafe.Error()},
 	} {
 		t.Run(c.reason, func(t *testing.T) {

@@ -18,6 +18,7 @@ var headings = []struct {
 }{
 	{migration.Blocked, "blocked: to be dealt with first"},
 	{migration.Lost, "lost: has no counterpart; --accept=<field> accepts it"},
+	{migration.Advised, "advised: not in the way, and better done"},
 	{migration.Replaced, "replaced: something else does the same"},
 	{migration.Kept, "kept: means the same"},
 }

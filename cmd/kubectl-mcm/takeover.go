@@ -40,6 +40,9 @@ func newTakeover(c *common) *cobra.Command {
 				return err
 			}
 			managers.Drivers = drivers
+			if managers.SecretTypes, err = takeover.ReadSecretTypes(cmd.Context(), found.target); err != nil {
+				return err
+			}
 			t := takeover.Check(around, managers, time.Now())
 			if err := printTakeover(cmd.OutOrStdout(), c.output, t); err != nil {
 				return err

@@ -45,6 +45,7 @@ func Check(s *migration.Namespace, m *Managers, now time.Time) Report {
 	t.There = append(t.There, takeoverKinds(m)...)
 	t.There = append(t.There, takeoverObjects(s)...)
 	t.There = append(t.There, takeoverClouds(s, m)...)
+	t.There = append(t.There, takeoverSecretTypes(m.SecretTypes)...)
 	t.Back = append(t.Back, backForms(s)...)
 	t.Back = append(t.Back, backMoves(s, m)...)
 	t.Back = append(t.Back, backMarks(s)...)

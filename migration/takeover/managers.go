@@ -23,6 +23,8 @@ type Managers struct {
 	// Drivers are the names of the drivers of the manager that takes over, however they
 	// are spelled; nil if they are not known. ReadManagers cannot read them.
 	Drivers []string
+	// SecretTypes is what ReadSecretTypes has found. ReadManagers does not know the cluster with the nodes.
+	SecretTypes SecretTypes
 }
 
 // ReadManagers reads them. It is an error if one of them may not be read.
