@@ -88,7 +88,8 @@ func newPod(t *testing.T) *pod {
 	if err != nil || len(manifests) == 0 {
 		t.Fatalf("no CRDs: %v", err)
 	}
-	c := cluster.ForTest(t, cluster.Options{Manifests: append(manifests, "testdata/gardener_permissions.yaml")})
+	c := cluster.ForTest(t, cluster.Options{Manifests: append(manifests, "testdata/gardener_permissions.yaml",
+		"../../config/target-cluster")}) // which limits what Gardener's account may create in a shoot
 	p := &pod{
 		t: t, dir: t.TempDir(), containers: map[string]*process.Process{},
 		ports: map[string]string{firstContainer: "10258", sidecar: "10259"},

@@ -116,6 +116,7 @@ func checkInstall(t *testing.T, r release, loaded *helmchart.Chart) {
 	cl := s.Client
 	manager := startManager(t, r, s)
 	machine := oneMachine(t, s)
+	checkNoTokens(t, s)
 
 	upgrade := action.NewUpgrade(helm)
 	upgrade.Namespace = namespace
@@ -140,6 +141,41 @@ func checkInstall(t *testing.T, r release, loaded *helmchart.Chart) {
 	err = cl.Get(t.Context(), deployment(), &appsv1.Deployment{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the manager's Deployment after the chart is uninstalled: %v", err)
+	}
+}
+
+// checkNoTokens: in the release's namespace, too, no manager creates a Secret that becomes the token of another
+// account.
+func checkNoTokens(t *testing.T, s *stack.Stack) {
+	t.Helper()
+	for account, in := range map[string]string{
+		"machine-controller-manager":   metav1.NamespaceSystem,
+		"capmcm-bootstrap-manager":     metav1.NamespaceDefault,
+		"capmcm-control-plane-manager": metav1.NamespaceDefault,
+	} {
+		config, err := s.Cluster.ConfigFor("system:serviceaccount:" + namespace + ":" + account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as, err := client.New(config, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = stack.Until(t.Context(), time.Minute, func(ctx context.Context) error {
+			err := as.Create(ctx, &corev1.Secret{
+				Type: corev1.SecretTypeServiceAccountToken,
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: in, GenerateName: "token-", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"},
+				},
+			})
+			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+				return nil
+			}
+			return fmt.Errorf("%s creates what becomes a token: %v, want it refused by a policy", account, err)
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 
