@@ -60,7 +60,8 @@ type Account interface {
 	// Delete asks for the VM, and the disks, interfaces, addresses and keys that
 	// were made with it, to go, and reports whether they are gone. Done is true, and
 	// the error nil, when nothing is there. Without a VM it removes what is left
-	// of one.
+	// of one. What was to stay when the VM was made stays, and counts as nothing there,
+	// whatever r.Class says; so does what nothing shows the decision of.
 	// Codes: Denied, Throttled, Unavailable, Unknown.
 	Delete(ctx context.Context, r Ref) (Deletion, error)
 
@@ -340,7 +341,10 @@ type Resource struct {
 	Created     time.Time
 	Attached    bool // part of a VM, so it goes with it
 	VM          *VM  // set for KindVM
-	Tags        map[string]string
+	// Retention is what becomes of a disk or an interface when its VM goes: as the cloud shows it
+	// while it is attached, and else as its tag says.
+	Retention Retention
+	Tags      map[string]string
 }
 
 // Capacity is what a node will offer: quantities in Kubernetes' notation.

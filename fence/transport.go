@@ -115,6 +115,16 @@ func (a account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) er
 	return cloud.SetTags(ctx, a.Account, r, obsolete)
 }
 
+// RecordRetention tags parts of VMs while the fence is open.
+func (a account) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) error {
+	if err := a.fence.Check(); err != nil {
+		return refusal("record retention", err)
+	}
+	ctx, cancel := a.fence.whileOpen(ctx)
+	defer cancel()
+	return cloud.RecordRetention(ctx, a.Account, c, parts)
+}
+
 // Reboot reboots the VM while the fence is open.
 func (a account) Reboot(ctx context.Context, r cloud.Ref) error {
 	if err := a.fence.Check(); err != nil {

@@ -41,6 +41,8 @@ type account struct {
 	zones *driverkit.Cache[string, string]    // zone by subnet, which never changes
 	loose *driverkit.Cache[string, time.Time] // when an interface without a VM was first seen
 	fresh *driverkit.Cache[string, resource]  // instances that EC2 may not show yet, by id
+	// Instances whose parts have their tag for what becomes of them, by id.
+	recorded *driverkit.Cache[string, bool]
 	// Subnet by token of launches whose outcome is unknown. EC2 keeps the tokens of each
 	// zone apart, so it would make a second instance for another subnet. Only the process
 	// that has sent the launch knows it.
@@ -58,7 +60,8 @@ func newAccount(o Options, region string, c connection) *account {
 	a := &account{
 		region: region, now: o.Now, client: c.ec2, objects: c.s3, refresh: c.refresh, balancers: c.balancers,
 		roots: driverkit.NewCache[string, string](forever), zones: driverkit.NewCache[string, string](forever),
-		loose: driverkit.NewCache[string, time.Time](forever), sent: driverkit.NewCache[string, string](forever),
+		recorded: driverkit.NewCache[string, bool](forever),
+		loose:    driverkit.NewCache[string, time.Time](forever), sent: driverkit.NewCache[string, string](forever),
 		fresh: driverkit.NewCache[string, resource](driverkit.CacheOptions{Keep: settleTime, Now: o.Now}),
 	}
 	batched := driverkit.BatchOptions{Window: o.Window, Max: batchMax, Timeout: batchTimeout}

@@ -99,6 +99,6 @@ func (a *account) resourceOf(t resource) cloud.Resource {
 	}
 	return cloud.Resource{
 		Kind: t.kind, ID: t.id, MachineName: t.tags[nameTag], OwnerID: t.tags[ownerTag],
-		Created: t.made, Attached: t.attachedTo != "", Tags: maps.Clone(t.tags),
+		Created: t.made, Attached: t.attachedTo != "", Retention: t.retention, Tags: maps.Clone(t.tags),
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -268,22 +267,27 @@ func (s *spec) interfaces(r cloud.CreateRequest) []types.InstanceNetworkInterfac
 }
 
 // tagSpecs returns the tags of all that is made: those of the request, those of
-// the class, which win, and those by which it is found again.
+// the class, which win, those by which it is found again, and what becomes of volumes and
+// interfaces where that is the same for all.
 func (s *spec) tagSpecs(r cloud.CreateRequest) []types.TagSpecification {
-	all := s.tags(r)
-	var tags []types.Tag
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		tags = append(tags, types.Tag{Key: awssdk.String(key), Value: awssdk.String(all[key])})
-	}
+	tags := tagList(s.tags(r))
 	kinds := []types.ResourceType{
 		types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface,
 	}
 	if s.persistent() {
 		kinds = append(kinds, types.ResourceTypeSpotInstancesRequest)
 	}
+	volumes, interfaces := s.asked()
+	stay := map[types.ResourceType]cloud.Retention{
+		types.ResourceTypeVolume: volumes, types.ResourceTypeNetworkInterface: interfaces,
+	}
 	var specs []types.TagSpecification
 	for _, of := range kinds {
-		specs = append(specs, types.TagSpecification{ResourceType: of, Tags: tags})
+		mine := tags
+		if stay[of] != "" && len(tags) < tagLimits.Max { // a class that fills them all works without
+			mine = append(slices.Clone(tags), tagList(map[string]string{cloud.OnTerminationTag: string(stay[of])})...)
+		}
+		specs = append(specs, types.TagSpecification{ResourceType: of, Tags: mine})
 	}
 	return specs
 }

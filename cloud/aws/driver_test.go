@@ -212,6 +212,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 		},
 		Tagged:   class("tagged", edit(tagged(spec{"team": "a", "stage": "test"}), edits)),
 		Retagged: class("tagged", edit(tagged(spec{"team": "b", "cost": "7"}), edits)),
+		Keeping:  class("keeping", edit(keeping(), edits)),
 		Balanced: class("balanced", edit(spec{"targetGroups": []any{
 			spec{"arn": ec2test.GroupAPIServer, "port": 6443}, spec{"arn": ec2test.GroupIngress, "port": 443},
 		}}, edits)),
@@ -232,6 +233,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 			},
 			UserData: func(_ testing.TB, id string) []byte { r, _ := c.Look(id); return r.UserData },
 			Members:  b.members,
+			Undecide: func(testing.TB) { undecide(c) },
 			States: []cloudtest.VMState{
 				{Name: "stopped", Set: set(func(r *ec2test.Resource) { r.Stopped = true }), Want: cloud.StateStopped},
 				{Name: "pending", Set: set(func(r *ec2test.Resource) { r.Made = now.Now() }), Want: cloud.StatePending},
@@ -296,6 +298,9 @@ func (b backend) seed(t testing.TB, s cloudtest.Seed) string {
 	if !s.Untagged {
 		for _, key := range strings.Fields(s.Class.Owner)[1:] {
 			tags[key] = "1"
+		}
+		if s.AttachTo == "" && s.Kind != cloud.KindVM {
+			tags[cloud.OnTerminationTag] = string(cloud.RetentionDelete)
 		}
 	}
 	r := ec2test.Resource{

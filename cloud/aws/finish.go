@@ -32,6 +32,7 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t 
 	return driverkit.Steps(ctx,
 		func(ctx context.Context) (time.Duration, error) { return a.forward(ctx, s, t) },
 		func(ctx context.Context) (time.Duration, error) { return a.delegate(ctx, s, r, t) },
+		func(ctx context.Context) (time.Duration, error) { return a.decided(ctx, s, r, t) },
 		func(context.Context) (time.Duration, error) {
 			if t.state == string(types.InstanceStateNamePending) {
 				return waitForVM, nil

@@ -85,6 +85,15 @@ func (a *account) vms(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Pa
 		if err := a.cancelRequest(ctx, vm); err != nil {
 			return nil, err
 		}
+		if !vm.gone() && !vm.going() && keepsParts(*vm.instance) { // EC2 shows that until they are loose
+			parts, err := a.partsOf(ctx, opDelete, s, r, vm.id)
+			if err == nil {
+				err = a.record(ctx, opDelete, parts)
+			}
+			if err != nil {
+				return nil, driverkit.Restrict(err)
+			}
+		}
 		if !vm.gone() {
 			all = append(all, driverkit.Part{Kind: vm.kind, ID: vm.id, Remove: func(ctx context.Context) (bool, error) {
 				return false, a.end(ctx, vm)
@@ -135,23 +144,21 @@ func (a *account) terminate(ctx context.Context, _ struct{}, ids []string) (map[
 	return refused, nil
 }
 
-// parts returns the volumes and interfaces that carry the tags of r and are not part of
-// another VM. What the class wants to outlive its VMs stays.
+// parts returns the volumes and interfaces that carry the tags of r, are not part of another
+// VM, and go with theirs: not those that were to stay when they were made, or of which nothing
+// shows it.
 func (a *account) parts(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
 	if err := a.cancelLoose(ctx, s, r); err != nil {
 		return nil, err
 	}
 	var all []driverkit.Part
 	for _, kind := range []cloud.Kind{cloud.KindDisk, cloud.KindInterface} {
-		if s.keeps[kind] {
-			continue
-		}
 		found, err := a.ofName(ctx, opDelete, kind, s, r)
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range found {
-			if !mayGo(p, r) {
+			if !mayGo(p, r) || !p.retention.MayGo() {
 				continue
 			}
 			part := driverkit.Part{Kind: kind, ID: p.id}

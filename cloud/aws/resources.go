@@ -24,8 +24,9 @@ type resource struct {
 	kind       cloud.Kind
 	id         string
 	tags       map[string]string
-	state      string // EC2's word
-	attachedTo string // id of the instance; empty when it is loose
+	state      string          // EC2's word
+	attachedTo string          // id of the instance; empty when it is loose
+	retention  cloud.Retention // of a volume or an interface
 	made       time.Time
 	instance   *types.Instance // of a VM
 }
@@ -130,9 +131,11 @@ func (a *account) volumes(ctx context.Context, op string, filters []types.Filter
 			kind: cloud.KindDisk, id: awssdk.ToString(v.VolumeId), tags: tagMap(v.Tags), state: string(v.State),
 			made: awssdk.ToTime(v.CreateTime),
 		}
+		var goes *bool
 		for _, at := range v.Attachments {
-			t.attachedTo = awssdk.ToString(at.InstanceId)
+			t.attachedTo, goes = awssdk.ToString(at.InstanceId), at.DeleteOnTermination
 		}
+		t.retention = retentionOf(t.attachedTo, goes, t.tags)
 		all = append(all, t)
 	}
 	return all, out.NextToken, nil
@@ -152,9 +155,11 @@ func (a *account) interfaces(ctx context.Context, op string, filters []types.Fil
 			kind: cloud.KindInterface, id: awssdk.ToString(n.NetworkInterfaceId), tags: tagMap(n.TagSet),
 			state: string(n.Status),
 		}
-		if n.Attachment != nil {
-			t.attachedTo, t.made = awssdk.ToString(n.Attachment.InstanceId), awssdk.ToTime(n.Attachment.AttachTime)
+		var goes *bool
+		if at := n.Attachment; at != nil {
+			t.attachedTo, t.made, goes = awssdk.ToString(at.InstanceId), awssdk.ToTime(at.AttachTime), at.DeleteOnTermination
 		}
+		t.retention = retentionOf(t.attachedTo, goes, t.tags)
 		if t.made.IsZero() { // EC2 does not say, so it is as old as this account knows
 			seen, known := a.loose.Known(t.id)
 			if t.made = seen; !known {

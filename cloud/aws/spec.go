@@ -31,31 +31,30 @@ const placementField = "spec.nodeTemplate.metadata.annotations[" + placementAnno
 // spec is a decoded provider spec of MCM's AWS driver. Nothing modifies it once
 // Parse has returned.
 type spec struct {
-	APIVersion          string              `json:"apiVersion"`
-	Kind                string              `json:"kind"`
-	AMI                 string              `json:"ami"`
-	Region              string              `json:"region"`
-	MachineType         string              `json:"machineType"`
-	IAM                 profileSpec         `json:"iam"`
-	KeyName             *string             `json:"keyName"`
-	BlockDevices        []blockDeviceSpec   `json:"blockDevices"`
-	NetworkInterfaces   []interfaceSpec     `json:"networkInterfaces"`
-	Subnets             []subnetSpec        `json:"subnets"`
-	TargetGroups        []targetGroupSpec   `json:"targetGroups"`
-	AssumeRole          *roleSpec           `json:"assumeRole"`
-	Tags                map[string]string   `json:"tags"`
-	SpotPrice           *string             `json:"spotPrice"`
-	MarketOptions       *marketSpec         `json:"instanceMarketOptions"`
-	CapacityReservation *reservationSpec    `json:"capacityReservation"`
-	Placement           *placementSpec      `json:"placement"`
-	MetadataOptions     *metadataSpec       `json:"instanceMetadataOptions"`
-	CPUOptions          *cpuSpec            `json:"cpuOptions"`
-	SourceDestCheck     *bool               `json:"srcAndDstChecksEnabled"`
-	EBSOptimized        bool                `json:"ebsOptimized"`
-	Monitoring          bool                `json:"monitoring"`
-	PrivateUserData     *bootdata.Spec      `json:"privateUserData"`
-	ownership           []string            // keys of Tags that say what is the class's own, sorted
-	keeps               map[cloud.Kind]bool // kinds that outlive the VM by the class's wish
+	APIVersion          string            `json:"apiVersion"`
+	Kind                string            `json:"kind"`
+	AMI                 string            `json:"ami"`
+	Region              string            `json:"region"`
+	MachineType         string            `json:"machineType"`
+	IAM                 profileSpec       `json:"iam"`
+	KeyName             *string           `json:"keyName"`
+	BlockDevices        []blockDeviceSpec `json:"blockDevices"`
+	NetworkInterfaces   []interfaceSpec   `json:"networkInterfaces"`
+	Subnets             []subnetSpec      `json:"subnets"`
+	TargetGroups        []targetGroupSpec `json:"targetGroups"`
+	AssumeRole          *roleSpec         `json:"assumeRole"`
+	Tags                map[string]string `json:"tags"`
+	SpotPrice           *string           `json:"spotPrice"`
+	MarketOptions       *marketSpec       `json:"instanceMarketOptions"`
+	CapacityReservation *reservationSpec  `json:"capacityReservation"`
+	Placement           *placementSpec    `json:"placement"`
+	MetadataOptions     *metadataSpec     `json:"instanceMetadataOptions"`
+	CPUOptions          *cpuSpec          `json:"cpuOptions"`
+	SourceDestCheck     *bool             `json:"srcAndDstChecksEnabled"`
+	EBSOptimized        bool              `json:"ebsOptimized"`
+	Monitoring          bool              `json:"monitoring"`
+	PrivateUserData     *bootdata.Spec    `json:"privateUserData"`
+	ownership           []string          // keys of Tags that say what is the class's own, sorted
 
 	driverkit.Checks
 }
@@ -152,20 +151,14 @@ func (s *spec) placementOf(annotations map[string]string) (*types.Placement, []c
 // setDefaults writes out what MCM's driver means by leaving a field out.
 func (s *spec) setDefaults() {
 	s.APIVersion, s.Kind = "", "" // say nothing
-	// What cannot be read may have asked for it.
-	s.keeps = map[cloud.Kind]bool{
-		cloud.KindDisk: s.Wrong("blockDevices"), cloud.KindInterface: s.Wrong("networkInterfaces"),
-	}
 	for i := range s.BlockDevices {
 		d := &s.BlockDevices[i].EBS
 		driverkit.Default(&d.DeleteOnTermination, true)
-		s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || !*d.DeleteOnTermination
 	}
 	home := s.homeSubnet()
 	for i := range s.NetworkInterfaces {
 		n := &s.NetworkInterfaces[i]
 		driverkit.Default(&n.DeleteOnTermination, true)
-		s.keeps[cloud.KindInterface] = s.keeps[cloud.KindInterface] || !*n.DeleteOnTermination
 		driverkit.Default(&n.DeviceIndex, int32(i))
 		if n.IPv6AddressCount != nil {
 			driverkit.Default(&n.PrimaryIPv6, true)

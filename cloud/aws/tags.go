@@ -25,7 +25,7 @@ func (s *spec) validateTags() {
 		switch {
 		case strings.HasPrefix(strings.ToLower(key), "aws:"):
 			s.Block("tags["+key+"]", "begins with aws:, which is reserved; give it another key")
-		case key == nameTag || key == ownerTag:
+		case key == nameTag || key == ownerTag || key == cloud.OnTerminationTag:
 			s.Warn("tags["+key+"]", "is set by the manager on every resource and has no effect here; remove it")
 		}
 	}
@@ -33,7 +33,8 @@ func (s *spec) validateTags() {
 
 // tags returns the tags of all that is made for r.
 func (s *spec) tags(r cloud.CreateRequest) map[string]string {
-	own := map[string]string{nameTag: r.Name, ownerTag: r.OwnerID}
+	// What becomes of each part is known once it is there, and no class says it.
+	own := map[string]string{nameTag: r.Name, ownerTag: r.OwnerID, cloud.OnTerminationTag: ""}
 	if s.persistent() {
 		own[persistentTag] = persistent
 	}

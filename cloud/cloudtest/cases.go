@@ -124,5 +124,9 @@ func requests() []testCase {
 			"C41", "CapacityReturns", "A machine that the cloud once had no capacity for gets its VM when there is some.",
 			capacityReturns,
 		},
+		{
+			"C42", "Retention", "What was to outlive its VM when that was made is somebody's data: it stays, whatever any " +
+				"class says later.", retention,
+		},
 	}
 }

@@ -86,6 +86,9 @@ type Fixture struct {
 	// with others: one that is new, one that is gone and one with another value (C36).
 	Tagged, Retagged cloud.ClassInput
 
+	// Keeping is Class with something that outlives its VMs, and something that does not (C42).
+	Keeping cloud.ClassInput
+
 	// Balanced is Class with load balancers for its VMs, and NoPlace a text like those of
 	// cloud.Balancer.Memberships whose load balancer does not exist (C38).
 	Balanced cloud.ClassInput
@@ -167,6 +170,10 @@ type Backend struct {
 	// (C41). Nil: the answer of Harness.Errors stands for the cloud's.
 	SellOut func(t testing.TB) (restore func())
 
+	// Undecide takes from everything in the cloud what says that it stays, or goes, when its VM
+	// goes, as VMs have it that were made before that was recorded (C42).
+	Undecide func(t testing.TB)
+
 	// Fail makes a VM unable to run for good, as a build fault does (C10).
 	Fail func(t testing.TB, id string)
 
@@ -193,6 +200,8 @@ type Seed struct {
 	OwnerID  string        // in the tag; empty leaves it out, as MCM does
 	AttachTo string        // id of the VM that it is attached to; it is not deleted with that VM
 	Age      time.Duration // it was made that long ago
+	// Unless it is Untagged, a disk or an interface that is loose was to go with its VM, in clouds
+	// whose classes can keep some.
 }
 
 // VMState is a state that the back end can bring a running VM into.

@@ -139,6 +139,15 @@ func (a *budgeted) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) 
 	return b.learn(cloud.SetTags(ctx, a.Account, r, obsolete))
 }
 
+// RecordRetention shares the budget of SetTags.
+func (a *budgeted) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) error {
+	b, err := a.budgets.admit(opTags)
+	if err != nil {
+		return err
+	}
+	return b.learn(cloud.RecordRetention(ctx, a.Account, c, parts))
+}
+
 func (a *budgeted) Console(ctx context.Context, r cloud.Ref) (string, error) {
 	b, err := a.budgets.admit(opConsole)
 	if err != nil {

@@ -150,6 +150,13 @@ func (a measured) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) e
 	return err
 }
 
+func (a measured) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) error {
+	done := a.done("record_retention")
+	err := cloud.RecordRetention(ctx, a.Account, c, parts)
+	done(err)
+	return err
+}
+
 func (a measured) Reboot(ctx context.Context, r cloud.Ref) error {
 	done := a.done("reboot_machine")
 	err := cloud.Reboot(ctx, a.Account, r)

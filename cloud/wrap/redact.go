@@ -205,6 +205,12 @@ func (a *redactor) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) 
 	return cloud.SetTags(ctx, a.Account, r, obsolete)
 }
 
+func (a *redactor) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) (err error) {
+	defer func() { err = a.fix(opRetention, err, nil) }()
+	defer a.caught(opRetention, &err)
+	return cloud.RecordRetention(ctx, a.Account, c, parts)
+}
+
 func (a *redactor) Reboot(ctx context.Context, r cloud.Ref) (err error) {
 	defer func() { err = a.fix(opReboot, err, nil) }()
 	defer a.caught(opReboot, &err)

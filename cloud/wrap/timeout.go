@@ -101,6 +101,12 @@ func (a timed) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) erro
 	return said(cloud.SetTags(ctx, a.Account, r, obsolete))
 }
 
+func (a timed) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) error {
+	ctx, cancel, said := limit(ctx, opRetention, a.t.List)
+	defer cancel()
+	return said(cloud.RecordRetention(ctx, a.Account, c, parts))
+}
+
 func (a timed) RemoveBootData(ctx context.Context, r cloud.Ref) error {
 	ctx, cancel, said := limit(ctx, opBootData, a.t.BootData)
 	defer cancel()

@@ -163,6 +163,13 @@ func (a traced) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) err
 	return err
 }
 
+func (a traced) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) error {
+	ctx, call := a.begin(ctx, opRetention, cloud.Ref{Class: c})
+	err := cloud.RecordRetention(ctx, a.Account, c, parts)
+	call.end(err, 0)
+	return err
+}
+
 func (a traced) Reboot(ctx context.Context, r cloud.Ref) error {
 	ctx, call := a.begin(ctx, opReboot, r)
 	err := cloud.Reboot(ctx, a.Account, r)

@@ -89,6 +89,11 @@ func (l layer) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) erro
 	return cloud.SetTags(ctx, l.Account, r, obsolete)
 }
 
+// RecordRetention asks the account below.
+func (l layer) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) error {
+	return cloud.RecordRetention(ctx, l.Account, c, parts)
+}
+
 // Reboot asks the account below.
 func (l layer) Reboot(ctx context.Context, r cloud.Ref) error { return cloud.Reboot(ctx, l.Account, r) }
 
@@ -120,6 +125,7 @@ const (
 	opList       = "list resources"
 	opCapacity   = "look up capacity"
 	opTags       = "set tags"
+	opRetention  = "record retention"
 	opReboot     = "reboot VM"
 	opConsole    = "read console"
 	opBootData   = "remove boot data"

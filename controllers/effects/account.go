@@ -69,6 +69,13 @@ func (a loggedAccount) SetTags(ctx context.Context, r cloud.Ref, obsolete []stri
 	return err
 }
 
+// RecordRetention tags parts of VMs.
+func (a loggedAccount) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) error {
+	err := cloud.RecordRetention(ctx, a.Account, c, parts)
+	a.failed(ctx, "record retention", cloud.Ref{Class: c}, err)
+	return err
+}
+
 // Reboot reboots a VM.
 func (a loggedAccount) Reboot(ctx context.Context, r cloud.Ref) error {
 	err := cloud.Reboot(ctx, a.Account, r)
