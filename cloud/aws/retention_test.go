@@ -74,7 +74,9 @@ func TestPromisedToStay(t *testing.T) {
 		before     func(w *env)
 		want       []string
 	}{
-		"SameClass":    {reason: "one volume and one interface of two are kept", made: keeping(), then: keeping(), want: both},
+		"SameClass": {
+			reason: "one volume and one interface of two are kept", made: keeping(), then: keeping(), want: both,
+		},
 		"SiblingScans": {"a class of the same cluster may collect orphans", keeping(), keeping(), true, nil, both},
 		"ClassEdited":  {"the promise was made when the VM was", keeping(), nil, false, nil, both},
 		"KeepsLater": {

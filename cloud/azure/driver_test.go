@@ -23,6 +23,7 @@ func harness(edits spec, where at) cloudtest.Harness {
 		Lacks: map[string]string{
 			"C23":      "names of VMs are unique in a resource group: a machine cannot have two",
 			"C24/Many": "MCM's classes for Azure have one network interface with one address",
+			"C42":      "no class keeps anything: disks and interfaces are made with deleteOption Delete",
 			"C38":      "MCM's classes for Azure name no load balancers",
 		},
 		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),

@@ -137,6 +137,7 @@ func harness(change map[string]any) cloudtest.Harness {
 			"C19/Expired": "a token has no session: it counts until somebody takes it away",
 			"C19/MidFlow": "a token has no session",
 			"C33":         "Hetzner takes no server away",
+			"C42":         "no class keeps anything: a server has no volumes of ours",
 			"C38":         "Hetzner's load balancers find their targets by a label selector, as the class's labels say",
 			"C39":         "Hetzner shows consoles as a screen (VNC) only",
 		},

@@ -83,6 +83,7 @@ func TestConformance(t *testing.T) {
 			"C19/Expired": "a token of a kubeconfig opens no session", "C19/MidFlow": "as C19/Expired",
 			"C33": "KubeVirt takes no VM away for others that pay more",
 			"C35": "addresses are the networks' business", "C38": "KubeVirt has no load balancers",
+			"C42": "no class keeps anything: DataVolumes are owned by their VM",
 		},
 		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(),
 		ProviderIDs: []cloudtest.ProviderID{

@@ -275,7 +275,8 @@ func stateOf(state string) cloud.State {
 func resourceOf(r Resource) cloud.Resource {
 	out := cloud.Resource{
 		Kind: kindOf(r), ID: r.ID, MachineName: r.Name(), OwnerID: r.Tags[ownerTag],
-		Created: r.Made, Attached: r.attachedTo() != "", Tags: maps.Clone(r.Tags),
+		Created: r.Made, Attached: r.attachedTo() != "", Retention: retentionOf(r),
+		Tags: maps.Clone(r.Tags),
 	}
 	if r.VM != nil {
 		vm := vmOf(r)

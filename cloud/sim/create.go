@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // UserDataMax is how many bytes of user data a VM takes.
@@ -21,7 +23,7 @@ type VMInput struct {
 	InstanceType string            `json:"instanceType"`
 	Image        string            `json:"image"`
 	RootDisk     *DiskInput        `json:"rootDisk,omitempty"`  // nil: as the image has it
-	DataDisks    []string          `json:"dataDisks,omitempty"` // ids of loose disks, which then go with the VM
+	DataDisks    []string          `json:"dataDisks,omitempty"` // ids of loose disks; they go with the VM unless kept
 	Network      string            `json:"network,omitempty"`   // of the first interface; empty: the region's first
 	Spot         bool              `json:"spot,omitempty"`
 	Tags         map[string]string `json:"tags,omitempty"` // of the VM, its root disk and its interface
@@ -34,7 +36,8 @@ type DiskInput struct {
 	ClientToken string            `json:"clientToken,omitempty"`
 	SizeGiB     int               `json:"sizeGiB"`
 	Type        string            `json:"type,omitempty"`
-	Tags        map[string]string `json:"tags,omitempty"`
+	Keep        bool              `json:"keep,omitempty"` // it stays when the VM goes that it is made for
+	Tags        map[string]string `json:"tags,omitempty"` // of a root disk, beside those of the VM
 }
 
 // NICInput asks for an interface.
@@ -95,16 +98,19 @@ func (c *Cloud) equip(r *Resource, in VMInput, network Network, now time.Time) {
 	image, _ := c.settings.image(in.Image)
 	root := Disk{SizeGiB: image.RootDiskGiB, VM: r.ID, DeleteWithVM: true}
 	if in.RootDisk != nil {
-		root.SizeGiB, root.Type = in.RootDisk.SizeGiB, in.RootDisk.Type
+		root.SizeGiB, root.Type, root.DeleteWithVM = in.RootDisk.SizeGiB, in.RootDisk.Type, !in.RootDisk.Keep
 	}
 	for _, id := range in.DataDisks {
 		disk := c.all[id]
-		disk.Disk.VM, disk.Disk.DeleteWithVM = r.ID, true
+		disk.Disk.VM, disk.Disk.DeleteWithVM = r.ID, !disk.Disk.Keep
 		c.changed(disk, now)
 	}
+	tags := maps.Clone(in.Tags)
+	if in.RootDisk != nil && len(in.RootDisk.Tags) > 0 {
+		tags = driverkit.MergeTags(tags, in.RootDisk.Tags, nil)
+	}
 	disk := c.add(&Resource{
-		Kind: KindDisk, Account: r.Account, Region: r.Region, Zone: r.Zone, Tags: maps.Clone(in.Tags),
-		Disk: &root,
+		Kind: KindDisk, Account: r.Account, Region: r.Region, Zone: r.Zone, Tags: tags, Disk: &root,
 	}, now)
 	c.changed(disk, now)
 	r.VM.Disks = slices.Insert(r.VM.Disks, 0, disk.ID)
@@ -165,7 +171,7 @@ func (c *Cloud) CreateDisk(who Login, region string, in DiskInput) (Resource, er
 			}
 			r := c.add(&Resource{
 				Kind: KindDisk, Account: a.ID, Region: region, Tags: maps.Clone(in.Tags),
-				Disk: &Disk{SizeGiB: in.SizeGiB, Type: in.Type}, token: token, tokenHash: hash,
+				Disk: &Disk{SizeGiB: in.SizeGiB, Type: in.Type, Keep: in.Keep}, token: token, tokenHash: hash,
 			}, now)
 			c.changed(r, now)
 			return c.view(r, now), nil

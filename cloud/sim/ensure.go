@@ -64,12 +64,13 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (R
 		in.Network = s.Networks[0].ID
 	}
 	for i, d := range s.Disks {
-		disk := DiskInput{SizeGiB: d.SizeGiB, Type: d.Type}
+		disk := DiskInput{SizeGiB: d.SizeGiB, Type: d.Type, Keep: d.Keep, Tags: s.retentionTags(d)}
 		if i == 0 {
 			in.RootDisk = &disk
 			continue
 		}
-		disk.ClientToken, disk.Tags = fmt.Sprintf("%s-disk-%d", r.Token, i), in.Tags
+		disk.ClientToken = fmt.Sprintf("%s-disk-%d", r.Token, i)
+		disk.Tags = driverkit.MergeTags(in.Tags, disk.Tags, nil)
 		var made Resource
 		if err := a.create(ctx, s, "disks", disk, &made); err != nil {
 			return Resource{}, err
@@ -171,6 +172,7 @@ func (s *spec) tagsFor(r cloud.CreateRequest) map[string]string {
 	maps.Copy(tags, s.Tags)
 	tags[NameTag] = r.Name
 	delete(tags, ownerTag)
+	delete(tags, cloud.OnTerminationTag) // each disk has its own
 	if r.OwnerID != "" {
 		tags[ownerTag] = r.OwnerID
 	}

@@ -12,7 +12,7 @@ import (
 
 const opDelete = "delete VM"
 
-// Delete asks for everything that is provably of r to go.
+// Delete asks for everything that is provably of r to go, but for disks that stay.
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
 	s, err := driverkit.SpecOf[*spec](opDelete, r.Class)
 	if err != nil {
@@ -22,6 +22,7 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
+	found = slices.DeleteFunc(found, func(item Resource) bool { return !retentionOf(item).MayGo() })
 	d := removal{account: a, spec: s, gone: map[string]bool{}}
 	for _, item := range found { // VMs first: their parts go with them
 		if item.VM == nil {

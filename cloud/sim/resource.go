@@ -86,7 +86,8 @@ type Membership struct {
 type Disk struct {
 	SizeGiB      int    `json:"sizeGiB"`
 	Type         string `json:"type,omitempty"`
-	VM           string `json:"vm,omitempty"` // what it is attached to
+	VM           string `json:"vm,omitempty"`   // what it is attached to
+	Keep         bool   `json:"keep,omitempty"` // as it was asked for: it stays when its VM goes
 	DeleteWithVM bool   `json:"deleteWithVM,omitempty"`
 }
 

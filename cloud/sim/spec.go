@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -46,6 +47,28 @@ type spec struct {
 type diskSpec struct {
 	SizeGiB int    `json:"sizeGiB"`
 	Type    string `json:"type"`
+	Keep    bool   `json:"keep"` // it outlives the VM
+}
+
+// retentionTags are the tags of a disk that says what becomes of it; none where the class keeps
+// no disk.
+func (s *spec) retentionTags(d diskSpec) map[string]string {
+	switch {
+	case d.Keep:
+		return map[string]string{cloud.OnTerminationTag: string(cloud.RetentionKeep)}
+	case slices.ContainsFunc(s.Disks, func(d diskSpec) bool { return d.Keep }):
+		return map[string]string{cloud.OnTerminationTag: string(cloud.RetentionDelete)}
+	}
+	return nil
+}
+
+// retentionOf returns what becomes of a disk. One without a tag goes with its VM: its class kept none.
+func retentionOf(item Resource) cloud.Retention {
+	tag, tagged := item.Tags[cloud.OnTerminationTag]
+	if item.Disk == nil || !tagged {
+		return ""
+	}
+	return cloud.RetentionOf(tag)
 }
 
 type networkSpec struct {
@@ -92,7 +115,7 @@ func (s *spec) validate() {
 		s.Problems.Add(cloud.BlocksAll, "tags",
 			fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterTagPrefix, roleTagPrefix))
 	}
-	for _, key := range []string{NameTag, ownerTag} {
+	for _, key := range []string{NameTag, ownerTag, cloud.OnTerminationTag} {
 		if _, set := s.Tags[key]; set {
 			s.Problems.Add(cloud.Warning, "tags["+key+"]",
 				"is set by the manager on every resource and has no effect here; remove it")

@@ -145,6 +145,7 @@ func harness() cloudtest.Harness {
 			"C16":      "vCenter has no eventual consistency: what a call made is in the inventory when it returns",
 			"C24/Many": "the simulator gives an address to one interface; TestAddresses tries many",
 			"C28":      "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",
+			"C42":      "no class keeps anything: the disks of a VM are destroyed with it",
 			"C38":      "vCenter has no load balancers",
 			"C39":      "vCenter keeps no text of a console; one goes to a file only where the template has a serial port",
 		},

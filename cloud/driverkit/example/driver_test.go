@@ -47,6 +47,7 @@ func TestConformance(t *testing.T) {
 			"C24/Many": "a VM has one address", "C33": "the cloud takes no VM away",
 			"C36": "the cloud's labels cannot change",
 			"C37": "the cloud has no call that restarts a server",
+			"C42": "no class keeps anything that is made with a VM",
 			"C38": "the cloud has no load balancers", "C39": "the cloud shows no consoles",
 		},
 		Samples: []cloudtest.Sample{{

@@ -149,6 +149,7 @@ func TestRemovalIsFinished(t *testing.T) {
 			if w.left()[disk] != again {
 				t.Errorf("left %v: what a VM leaves behind goes after it, unless a machine has taken the name", w.left())
 			}
+			w.pass("a", time.Hour) // the next scan shows that the VM has gone
 			removed := 0
 			for _, e := range w.Heard() {
 				if strings.Contains(e, eventRemoved) {

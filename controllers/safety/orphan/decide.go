@@ -62,7 +62,20 @@ func (r rules) decide(s candidate) verdict {
 	if s.resource.OwnerID == "" || s.inUse || len(ownersByTag(s)) > 0 {
 		return verdict{}
 	}
-	return r.orphan(s, fmt.Sprintf("no machine has the owner ID %s", s.resource.OwnerID))
+	why := fmt.Sprintf("no machine has the owner ID %s", s.resource.OwnerID)
+	switch s.resource.Retention {
+	case cloud.RetentionKeep: // it was to outlive its machine
+		return verdict{}
+	case cloud.RetentionUndecided:
+		v := r.orphan(s, why)
+		if v.action == remove {
+			v.action = report
+			v.why += ", and nothing shows whether it was to outlive its VM; delete it yourself, or decide with the tag " +
+				cloud.OnTerminationTag + ": delete has it removed, keep leaves it without another word"
+		}
+		return v
+	}
+	return r.orphan(s, why)
 }
 
 // isKept reports whether a person wants a VM to stay.

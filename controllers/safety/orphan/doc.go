@@ -16,6 +16,10 @@
 // resource without the tag belongs to that of the native API. Both look for owners of
 // either API.
 //
+// A part that was to outlive its VM when that was made is no orphan. One of which nothing shows
+// that is reported, and never removed. Before they judge, scans have what is attached to VMs that
+// were made before this was recorded tagged with it.
+//
 // More orphan VMs than can be expected are not removed until a person has decided: see
 // brake.go.
 //

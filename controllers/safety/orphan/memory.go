@@ -30,6 +30,7 @@ type group struct {
 	pending  []removal                     // begun and not yet complete
 	held     int                           // orphan VMs that wait for a person's decision
 	removals map[string]time.Time          // by orphan VM, when its removal was requested without one
+	leaving  map[string]removal            // by resource: its removal was requested, and is not repeated
 }
 
 // removal is a resource that is being removed.
@@ -38,7 +39,7 @@ type removal struct {
 	resource cloud.Resource
 	why      string
 	owned    bool // an owner exists, with another VM
-	begun    bool // it was reported
+	begun    bool // it was requested, and something was there
 	approved bool // by a person
 }
 
@@ -63,7 +64,7 @@ func (m *memory) begin(key string, class types.NamespacedName, reportOnly bool, 
 	if g == nil {
 		g = &group{
 			classes: map[types.NamespacedName]bool{}, suspects: map[string]time.Time{}, reported: map[string]bool{},
-			removals: map[string]time.Time{},
+			removals: map[string]time.Time{}, leaving: map[string]removal{},
 		}
 		m.groups[key] = g
 	}

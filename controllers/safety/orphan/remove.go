@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +28,7 @@ type scope struct {
 // removals are complete. One removal that fails does not stop the others.
 func (c *Controller) removeOrphans(ctx context.Context, apis []Owners, g *group, s scope) (time.Duration, error) {
 	reportOnly := c.reportsOnly(g)
-	todo, err := unfinished(ctx, apis, g.pending)
+	todo, err := unfinished(ctx, apis, g)
 	if err != nil {
 		return 0, err
 	}
@@ -76,18 +78,68 @@ func (c *Controller) remove(ctx context.Context, g *group, s scope, r removal) (
 		}
 		return 0, fmt.Errorf("remove %s: %w", key, err)
 	}
-	if !r.begun {
-		log.Info("Orphan removed", "done", deletion.Done)
-		c.metrics.removed.WithLabelValues(s.resolved.Driver.Traits().Name, string(r.resource.Kind)).Inc()
-		c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, eventRemoved, "Removed orphan %s: %s",
-			describe(r.resource), r.why)
+	switch {
+	case deletion.Done && (r.begun || deletion.Found):
+		c.reportRemoved(ctx, s.resolved, r)
+	case deletion.Done:
+		log.Info("Orphan was gone already, or is to stay")
+	case !r.begun:
+		log.Info("Orphan is being removed", "remaining", deletion.Remaining)
 	}
-	if deletion.Done || r.owned {
-		return 0, nil // parts of a second VM are deleted with their machine
+	switch {
+	case deletion.Done:
+		return 0, nil
+	case r.owned: // the rest is deleted with its machine; the next scans show when the VM has gone
+		g.leaving[key] = r
+		return 0, nil
 	}
 	r.begun = true
 	g.pending = append(g.pending, r)
 	return max(deletion.RetryAfter, time.Second), nil
+}
+
+// reportRemoved reports an orphan that has gone.
+func (c *Controller) reportRemoved(ctx context.Context, resolved class.Resolved, r removal) {
+	ctrl.LoggerFrom(ctx).Info("Orphan removed", "resource", name(r.resource), "machine", r.resource.MachineName, "why", r.why)
+	c.metrics.removed.WithLabelValues(resolved.Driver.Traits().Name, string(r.resource.Kind)).Inc()
+	c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, eventRemoved, "Removed orphan %s: %s",
+		describe(r.resource), r.why)
+}
+
+// reportLeft reports what has gone since its removal was requested, and was not asked for again.
+func (c *Controller) reportLeft(ctx context.Context, o *observation) {
+	there := map[string]bool{}
+	for _, r := range o.resources {
+		there[name(r)] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.group.leaving)) {
+		if !there[key] {
+			c.reportRemoved(ctx, o.resolved, o.group.leaving[key])
+			delete(o.group.leaving, key)
+		}
+	}
+}
+
+// recordedAtOnce is how many parts of older VMs one scan has tagged: after an upgrade there may be
+// thousands, and what is deleted with a machine is tagged before that.
+const recordedAtOnce = 200
+
+// recordRetention has the parts of VMs tagged that lack what was decided about them when their VM
+// was made, while the cloud still shows it. A failure is repeated with the next scan: until then
+// they are attached, and so not judged.
+func (c *Controller) recordRetention(ctx context.Context, o *observation) {
+	var lacking []cloud.Resource
+	for _, r := range o.resources {
+		if r.OwnerID != "" && r.Unrecorded() && len(lacking) < recordedAtOnce {
+			lacking = append(lacking, r)
+		}
+	}
+	if len(lacking) == 0 {
+		return
+	}
+	if err := cloud.RecordRetention(ctx, o.account, o.resolved.Class, lacking); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Record what outlives VMs", "parts", len(lacking))
+	}
 }
 
 // removals returns the calls that remove what was found: one for each VM, and one for
@@ -116,16 +168,18 @@ func removals(s scope) []removal {
 }
 
 // unfinished returns the removals that still have no owner: a machine that was created
-// since with that name must not lose its parts.
-func unfinished(ctx context.Context, apis []Owners, pending []removal) ([]removal, error) {
+// since with that name must not lose its parts. Of the others only the VM goes.
+func unfinished(ctx context.Context, apis []Owners, g *group) ([]removal, error) {
 	var still []removal
-	for _, r := range pending {
+	for _, r := range g.pending {
 		owners, err := find(ctx, apis, r.resource)
 		if err != nil {
 			return nil, err
 		}
 		if len(owners) == 0 {
 			still = append(still, r)
+		} else {
+			g.leaving[name(r.resource)] = r
 		}
 	}
 	return still, nil

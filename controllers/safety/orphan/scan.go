@@ -39,6 +39,8 @@ func (c *Controller) scan(ctx context.Context, g *group, resolved class.Resolved
 	if err != nil {
 		return time.Time{}, err
 	}
+	c.recordRetention(ctx, o)
+	c.reportLeft(ctx, o)
 	found, err := c.judge(ctx, c.APIs, o.rules, g, o.resources)
 	if err != nil {
 		return time.Time{}, err
@@ -201,6 +203,9 @@ func (c *Controller) remember(ctx context.Context, g *group, resolved class.Reso
 		key := name(f.candidate.resource)
 		if f.verdict.action == report {
 			c.report(ctx, g, resolved, f)
+			if !f.candidate.firstSeen.IsZero() { // it was seen twice, and needs not be seen twice again
+				suspects[key] = f.candidate.firstSeen
+			}
 			continue
 		}
 		suspects[key] = f.candidate.firstSeen
