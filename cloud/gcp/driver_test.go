@@ -159,6 +159,9 @@ func (w *env) fixture() *cloudtest.Fixture {
 		Interruptible: map[string]cloud.ClassInput{
 			"preemptible": class(preemptible), "spot": class(spot),
 		},
+		Keeping: class(spec{"disks": []any{
+			bootDisk(nil), spec{"sizeGb": 20, "type": "pd-ssd", "autoDelete": false},
+		}}),
 		Tagged:   class(spec{"labels": map[string]string{"team": "a", "stage": "dev"}}),
 		Retagged: class(spec{"labels": map[string]string{"team": "b", "site": "x"}}),
 		Broken:   class(spec{"machineType": "", "disks": []any{spec{"sizeGb": "many"}}}),
@@ -178,11 +181,12 @@ func (w *env) fixture() *cloudtest.Fixture {
 				w.state("REPAIRING", cloud.StateRunning), w.state("DEPROVISIONING", cloud.StateDeleting),
 				w.state("DELETED", cloud.StateUnknown),
 			},
-			Boot:    func(_ testing.TB, id string) string { return fmt.Sprint(w.Boots(id)) },
-			Console: func(_ testing.TB, id, text string) string { return w.Write(id, text) },
-			Members: func(testing.TB, string) []string { return w.Members() },
-			Expire:  func(testing.TB) { w.Expire() },
-			Revoke:  func(testing.TB) { w.Revoke() },
+			Boot:     func(_ testing.TB, id string) string { return fmt.Sprint(w.Boots(id)) },
+			Console:  func(_ testing.TB, id, text string) string { return w.Write(id, text) },
+			Members:  func(testing.TB, string) []string { return w.Members() },
+			Undecide: func(testing.TB) { w.Unlabel(gcptest.Prefix + "on-termination") },
+			Expire:   func(testing.TB) { w.Expire() },
+			Revoke:   func(testing.TB) { w.Revoke() },
 		},
 	}
 }
@@ -221,6 +225,9 @@ func (w *env) seed(_ testing.TB, s cloudtest.Seed) string {
 		}
 		if s.Name != "" {
 			labels[gcptest.Prefix+"machine"] = s.Name
+		}
+		if s.AttachTo == "" && len(own) > 0 {
+			labels[gcptest.Prefix+"on-termination"] = "delete"
 		}
 		return w.AddDisk(zone, s.AttachTo, labels, s.Age)
 	}

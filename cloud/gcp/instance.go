@@ -56,7 +56,8 @@ func (s *spec) requestFor(r cloud.CreateRequest, project string, failed int) (re
 	}
 	maps.DeleteFunc(labels, func(_, value string) bool { return value == elsewhere }) // disks have no metadata
 	for i := range s.Disks {
-		marks := driverkit.MergeTags(labels, s.Disks[i].Labels, driverkit.MergeTags(nil, s.marks(), mine))
+		own := driverkit.MergeTags(s.marks(), mine, retentionLabel(*s.Disks[i].AutoDelete))
+		marks := driverkit.MergeTags(labels, s.Disks[i].Labels, own)
 		q.Disks = append(q.Disks, s.disk(i, zone, diskName(r, i, failed), marks))
 	}
 	for _, n := range s.NetworkInterfaces {

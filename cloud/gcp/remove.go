@@ -11,8 +11,8 @@ import (
 
 const opDelete = "delete VM"
 
-// Delete removes the instance of r, and then the disks that it leaves behind, unless the class says
-// that disks outlive their VMs.
+// Delete removes the instance of r, and then the disks that it leaves behind, but for those that were
+// to outlive it when it was made.
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
 	s, err := driverkit.SpecOf[*spec](opDelete, r.Class)
 	if err != nil {
@@ -33,7 +33,7 @@ func (a *account) vmParts(ctx context.Context, s *spec, r cloud.Ref) ([]driverki
 	if i != nil {
 		at := i.place()
 		return []driverkit.Part{{Kind: cloud.KindVM, ID: at.id(), Remove: func(ctx context.Context) (bool, error) {
-			return a.removeVM(ctx, s, *i)
+			return a.removeVM(ctx, s, r, *i)
 		}}}, nil
 	}
 	n := noteOf(r.State)
@@ -50,7 +50,7 @@ func (a *account) vmParts(ctx context.Context, s *spec, r cloud.Ref) ([]driverki
 
 // removeVM asks for an instance to go. The protection from deletion that its class asks for is removed
 // first, because its machine is deleted. Any other one was set by a person, and stays.
-func (a *account) removeVM(ctx context.Context, s *spec, i instance) (gone bool, err error) {
+func (a *account) removeVM(ctx context.Context, s *spec, r cloud.Ref, i instance) (gone bool, err error) {
 	at := i.place()
 	switch {
 	case i.DeletionProtection && !s.DeletionProtection:
@@ -67,6 +67,9 @@ func (a *account) removeVM(ctx context.Context, s *spec, i instance) (gone bool,
 	if a.isGoing(i) {
 		return false, nil
 	}
+	if err := a.recordKept(ctx, s, r, i); err != nil {
+		return false, err
+	}
 	if gone, err = a.client.remove(ctx, opDelete, "instances", at); err == nil {
 		a.going.Put(at, true)
 	}
@@ -77,8 +80,6 @@ func (a *account) removeVM(ctx context.Context, s *spec, i instance) (gone bool,
 func (a *account) diskParts(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
 	filter := ""
 	switch {
-	case s.keepsDisks:
-		return nil, nil
 	case r.OwnerID != "":
 		filter = filterOf(ownerTag, r.OwnerID)
 	case r.Name != "":
@@ -92,7 +93,7 @@ func (a *account) diskParts(ctx context.Context, s *spec, r cloud.Ref) ([]driver
 			if err != nil {
 				return nil, driverkit.Restrict(err)
 			}
-			if len(d.Users) == 0 && s.ownsDisk(d, r) {
+			if len(d.Users) == 0 && s.ownsDisk(d, r) && d.resource().Retention.MayGo() {
 				parts = append(parts, a.diskPart(d.place()))
 			}
 		}

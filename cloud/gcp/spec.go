@@ -50,8 +50,7 @@ type spec struct {
 	Zone                string            `json:"zone"`
 	Zones               []string          `json:"zones"` // ours; further zones of the region that machines may be in
 
-	ownership  []string // those of Tags that name the cluster and the role
-	keepsDisks bool     // disks outlive the VM by the class's wish
+	ownership []string // those of Tags that name the cluster and the role
 
 	driverkit.Checks
 }
@@ -141,11 +140,9 @@ func severity(path string) cloud.Severity {
 // complete fills in the defaults and what follows from the fields.
 func (s *spec) complete() {
 	s.APIVersion, s.Kind = "", "" // say nothing
-	s.keepsDisks = s.Wrong("disks")
 	for i := range s.Disks {
 		d := &s.Disks[i]
 		driverkit.Default(&d.AutoDelete, true)
-		s.keepsDisks = s.keepsDisks || d.Type != scratch && !*d.AutoDelete
 	}
 	set := map[string]string{}
 	for _, tag := range s.Tags {

@@ -19,6 +19,13 @@ type instance struct {
 	Metadata           metadata          `json:"metadata"`
 	NetworkInterfaces  []nic             `json:"networkInterfaces"`
 	DeletionProtection bool              `json:"deletionProtection"`
+	Disks              []attached        `json:"disks"` // listings leave them out
+}
+
+// attached is a disk as an instance shows it.
+type attached struct {
+	Source     string `json:"source"` // a URL; empty for a scratch disk
+	AutoDelete bool   `json:"autoDelete"`
 }
 
 func (i instance) place() place { return place{zone: path.Base(i.Zone), name: i.Name} }
@@ -30,6 +37,8 @@ type disk struct {
 	Created time.Time         `json:"creationTimestamp"`
 	Labels  map[string]string `json:"labels"`
 	Users   []string          `json:"users"` // URLs of the instances that it is attached to
+
+	LabelFingerprint string `json:"labelFingerprint"`
 }
 
 func (d disk) place() place { return place{zone: path.Base(d.Zone), name: d.Name} }

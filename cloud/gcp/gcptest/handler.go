@@ -146,6 +146,7 @@ func (c *Cloud) handle(name string, q call) (map[string]any, *refusal) {
 		"instances.resume": c.restart, "instances.setLabels": c.setLabels,
 		"instances.setDeletionProtection": c.protect, "instances.getSerialPortOutput": c.serialPort,
 		"disks.list": c.listDisks, "disks.aggregatedList": c.listAllDisks, "disks.delete": c.deleteDisk,
+		"disks.get": c.getDisk, "disks.setLabels": c.setDiskLabels,
 		"machineTypes.get": machineType, "zoneOperations.get": c.operation,
 		"instanceGroups.listInstances": c.listMembers, "instanceGroups.addInstances": c.addMembers,
 		"instanceGroups.removeInstances": c.removeMembers,

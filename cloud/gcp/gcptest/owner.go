@@ -114,6 +114,16 @@ func (c *Cloud) AddDisk(zone, vm string, labels map[string]string, age time.Dura
 	return d.at
 }
 
+// Unlabel takes a label off all disks.
+func (c *Cloud) Unlabel(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range c.disks {
+		d.labels = maps.Clone(d.labels)
+		delete(d.labels, key)
+	}
+}
+
 func anyOf(labels map[string]string) map[string]any {
 	all := map[string]any{}
 	for key, value := range labels {

@@ -42,7 +42,8 @@ func (d *disk) show() map[string]any {
 	out := maps.Clone(d.body)
 	maps.Copy(out, map[string]any{
 		"kind": "compute#disk", "id": id(d.at), "name": name, "zone": zoneURL(zone), "creationTimestamp": stamp(d.made),
-		"selfLink": urlOf("disks", d.at),
+		"labelFingerprint": fingerprint(d.labels),
+		"selfLink":         urlOf("disks", d.at),
 	})
 	if len(d.labels) > 0 {
 		out["labels"] = d.labels

@@ -14,7 +14,8 @@ func methodsUsed() []string {
 	return []string{
 		"instances.insert", "instances.get", "instances.delete", "instances.aggregatedList", "instances.reset",
 		"instances.start", "instances.resume", "instances.setLabels", "instances.setDeletionProtection",
-		"instances.getSerialPortOutput", "disks.list", "disks.aggregatedList", "disks.delete", "machineTypes.get",
+		"instances.getSerialPortOutput", "disks.list", "disks.aggregatedList", "disks.delete", "disks.get",
+		"disks.setLabels", "machineTypes.get",
 		"zoneOperations.get", "instanceGroups.listInstances", "instanceGroups.addInstances",
 		"instanceGroups.removeInstances",
 	}

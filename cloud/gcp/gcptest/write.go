@@ -248,6 +248,32 @@ func (c *Cloud) setLabels(q call) (map[string]any, *refusal) {
 	return c.show(c.begin("setLabels", q.values["zone"], urlOf("instances", v.at), 0)), nil
 }
 
+// getDisk returns a disk.
+func (c *Cloud) getDisk(q call) (map[string]any, *refusal) {
+	d := c.disks[q.at("disk")]
+	if d == nil {
+		return nil, notFound("disks", q.values["disk"])
+	}
+	return d.show(), nil
+}
+
+// setDiskLabels replaces all labels of a disk, if the caller has seen the latest.
+func (c *Cloud) setDiskLabels(q call) (map[string]any, *refusal) {
+	d := c.disks[q.at("resource")]
+	switch {
+	case d == nil:
+		return nil, notFound("disks", q.values["resource"])
+	case q.body["labelFingerprint"] != fingerprint(d.labels):
+		return nil, refuse(http.StatusPreconditionFailed, "conditionNotMet",
+			"Labels fingerprint either invalid or resource labels have changed")
+	}
+	if refused := checkLabels(q.body["labels"]); refused != nil {
+		return nil, refused
+	}
+	d.labels = object(q.body["labels"])
+	return c.show(c.begin("setLabels", q.values["zone"], urlOf("disks", d.at), 0)), nil
+}
+
 // protect sets whether an instance is protected from deletion.
 func (c *Cloud) protect(q call) (map[string]any, *refusal) {
 	at := q.at("resource")
