@@ -67,6 +67,7 @@ func harness(bug string, listen bool) cloudtest.Harness {
 				Retagged: class(map[string]any{"tags": map[string]string{
 					"cluster": "c", "role": "node", "team": "b", "cost": "7",
 				}}),
+				Keeping:       class(map[string]any{"keep": true}),
 				Balanced:      class(map[string]any{"pools": pools()}),
 				NoPlace:       "none",
 				ManyAddresses: class(map[string]any{"nics": 2}),
@@ -331,5 +332,10 @@ func bugs() []bug {
 		{"takesAnyDevice", "C35", "want Invalid"},
 		{"takesAnyName", "C40", "want Invalid"},
 		{"hidesStickyKeys", "C41", "after capacity has returned"},
+		{"asksTheClass", "C42", "left of the VM"},
+		{"takesTheUndecided", "C42", "left of the VM"},
+		{"keepsForEver", "C28", "left behind"},
+		{"forgetsTheOlder", "C42", "has the retention"},
+		{"recordsNothing", "C42", "is still listed"},
 	}
 }

@@ -162,7 +162,7 @@ func (a *account) wanted(r cloud.CreateRequest, nic string) resource {
 	}
 	t := resource{
 		Token: r.Token, VM: nic, Tags: tags, UserData: r.UserData,
-		Type: sp.Type, Zone: cmp.Or(r.Zone, sp.Zone), Name: sp.Image, Network: r.Network,
+		Type: sp.Type, Zone: cmp.Or(r.Zone, sp.Zone), Name: sp.Image, Network: r.Network, Keep: sp.Keep,
 	}
 	switch a.d.bug {
 	case "ignoresToken":
@@ -256,6 +256,11 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 	if len(found) > 1 && a.bug("takesTheFirst") {
 		found = found[:1]
 	}
+	if len(found) > 0 {
+		if err := a.recordKept(ctx, r, found); err != nil {
+			return cloud.Deletion{}, err
+		}
+	}
 	if a.bug("deletesAllDisks") {
 		a.disks(ctx, r, found)
 	}
@@ -268,7 +273,7 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 			return cloud.Deletion{}, err
 		}
 		rest = slices.DeleteFunc(rest, func(t resource) bool {
-			return t.VM != "" || kind == "interface" && a.bug("leavesInterfaces")
+			return t.VM != "" || !a.mayGo(r, t) || kind == "interface" && a.bug("leavesInterfaces")
 		})
 		found = append(found, rest...)
 	}
@@ -316,7 +321,7 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 			for t, err := range a.all(ctx, c, kind, "") {
 				r := cloud.Resource{
 					Kind: cloud.Kind(t.Kind), ID: t.ID, MachineName: t.Tags["name"], OwnerID: t.Tags["owner"],
-					Created: t.Created, Attached: t.VM != "", Tags: t.Tags,
+					Created: t.Created, Attached: t.VM != "", Retention: a.retention(t), Tags: t.Tags,
 				}
 				if kind == "vm" && err == nil {
 					vm := a.vm(c, t)

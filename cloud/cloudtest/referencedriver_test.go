@@ -30,6 +30,7 @@ type spec struct {
 	URL, Region, Zone, Type, Image string
 	NICs                           int
 	Spot                           bool
+	Keep                           bool // the disk outlives the VM
 	Pools                          []string
 	Tags                           map[string]string
 }
@@ -61,7 +62,7 @@ func (d driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 		return c, problems
 	}
 	for name := range fields {
-		known := []string{"url", "region", "zone", "type", "image", "nics", "spot", "pools", "tags"}
+		known := []string{"url", "region", "zone", "type", "image", "nics", "spot", "keep", "pools", "tags"}
 		if !slices.Contains(known, strings.ToLower(name)) {
 			if d.bug == "rejectsUnknownFields" {
 				say(cloud.BlocksCreate, "."+name, "is unknown, remove it")

@@ -151,7 +151,7 @@ func (s *server) create(w http.ResponseWriter, r *http.Request, kind string) {
 	t.Kind, t.VM = kind, ""
 	s.add(t, 0)
 	if kind == "vm" {
-		s.add(&resource{Kind: "disk", VM: t.ID, Tags: t.Tags}, 0)
+		s.add(&resource{Kind: "disk", VM: t.ID, Keep: t.Keep, Tags: diskTags(t)}, 0)
 		if n := s.find(nic); n != nil {
 			n.VM = t.ID
 		}
@@ -319,6 +319,9 @@ func (s *server) seed(_ testing.TB, d cloudtest.Seed) (id string) {
 	if d.OwnerID != "" {
 		t.Tags["owner"] = d.OwnerID
 	}
+	if d.Kind == cloud.KindDisk && d.AttachTo == "" && !d.Untagged {
+		t.Tags[cloud.OnTerminationTag] = string(cloud.RetentionDelete)
+	}
 	s.locked(func() { s.add(t, d.Age) })
 	return t.ID
 }
@@ -326,7 +329,7 @@ func (s *server) seed(_ testing.TB, d cloudtest.Seed) (id string) {
 // backend is the server as its owner sees it.
 func (s *server) backend(p *cloudtest.Proxy) cloudtest.Backend {
 	return cloudtest.Backend{
-		Proxy: p, Ledger: s.ledger, Seed: s.seed, PageSize: pageSize,
+		Proxy: p, Ledger: s.ledger, Seed: s.seed, PageSize: pageSize, Undecide: s.undecide,
 		Advance: func(_ testing.TB, d time.Duration) { s.locked(func() { s.now = s.now.Add(d) }) },
 		Hide: func(_ testing.TB, d time.Duration) {
 			s.locked(func() { s.hide, s.hiding = d, s.now })

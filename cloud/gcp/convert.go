@@ -59,7 +59,8 @@ func (d disk) resource() cloud.Resource {
 	tags := codec.Decode(d.Labels)
 	return cloud.Resource{
 		Kind: cloud.KindDisk, ID: d.place().id(), MachineName: tags[machineTag], OwnerID: tags[ownerTag],
-		Created: d.Created, Attached: len(d.Users) > 0, Tags: tags, Retention: cloud.RetentionOf(tags[cloud.OnTerminationTag]),
+		Created: d.Created, Attached: len(d.Users) > 0, Tags: tags,
+		Retention: cloud.RetentionOf(tags[cloud.OnTerminationTag]),
 	}
 }
 

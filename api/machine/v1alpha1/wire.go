@@ -397,4 +397,7 @@ const (
 	// ClusterIDTag on resources in the cloud is the owner ID of the Cluster's
 	// MCMCluster, which does not change with a move.
 	ClusterIDTag = "mcm.cluster.x-k8s.io/cluster-id"
+	// OnTerminationTag on disks and interfaces in the cloud is what becomes of them when their VM goes: keep or
+	// delete. Drivers write it (cloud.OnTerminationTag).
+	OnTerminationTag = "mcm.cluster.x-k8s.io/on-termination"
 )

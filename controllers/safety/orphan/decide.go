@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
@@ -71,7 +72,7 @@ func (r rules) decide(s candidate) verdict {
 		if v.action == remove {
 			v.action = report
 			v.why += ", and nothing shows whether it was to outlive its VM; delete it yourself, or decide with the tag " +
-				cloud.OnTerminationTag + ": delete has it removed, keep leaves it without another word"
+				machinev1.OnTerminationTag + ": delete has it removed, keep leaves it without another word"
 		}
 		return v
 	}

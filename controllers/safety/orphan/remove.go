@@ -100,7 +100,8 @@ func (c *Controller) remove(ctx context.Context, g *group, s scope, r removal) (
 
 // reportRemoved reports an orphan that has gone.
 func (c *Controller) reportRemoved(ctx context.Context, resolved class.Resolved, r removal) {
-	ctrl.LoggerFrom(ctx).Info("Orphan removed", "resource", name(r.resource), "machine", r.resource.MachineName, "why", r.why)
+	ctrl.LoggerFrom(ctx).Info("Orphan removed", "resource", name(r.resource), "machine", r.resource.MachineName, "why",
+		r.why)
 	c.metrics.removed.WithLabelValues(resolved.Driver.Traits().Name, string(r.resource.Kind)).Inc()
 	c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, eventRemoved, "Removed orphan %s: %s",
 		describe(r.resource), r.why)
