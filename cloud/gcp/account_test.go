@@ -193,18 +193,79 @@ func TestLongTag(t *testing.T) {
 	}
 }
 
-// TestPartialListing: a page that lacks a zone looks as if the VMs there were gone.
+// TestPartialListing: a page that lacks a zone looks as if the VMs there were gone. Trouble in another
+// region is none of the class's.
 func TestPartialListing(t *testing.T) {
 	t.Parallel()
-	w := newEnv(t)
-	a, c := w.open(class(nil), credentials())
-	w.Warn("UNREACHABLE")
-	for _, kind := range []cloud.Kind{cloud.KindVM, cloud.KindDisk} {
-		var last error
-		for _, last = range a.List(t.Context(), c, kind) {
+	for name, row := range map[string]struct {
+		reason  string
+		trouble func(*gcptest.Cloud)
+		want    cloud.Code
+	}{
+		"a warning of a zone": {
+			"the zone shows nothing", func(c *gcptest.Cloud) { c.Warn("UNREACHABLE") }, cloud.Unavailable,
+		},
+		"a zone that is not reached": {
+			"it is named beside the zones", func(c *gcptest.Cloud) { c.Unreachable(gcptest.Region + "-c") }, cloud.Unavailable,
+		},
+		"a zone of another region": {
+			"no VM of the class is there", func(c *gcptest.Cloud) { c.Unreachable("us-east1-b") }, cloud.Unknown,
+		},
+	} {
+		w := newEnv(t)
+		a, c := w.open(class(nil), credentials())
+		m := newMachine("m-1", c)
+		if _, err := w.create(a, m); err != nil {
+			t.Fatal(err)
 		}
-		if cloud.CodeOf(last) != cloud.Unavailable {
-			t.Errorf("list %s: got %v, want Unavailable", kind, last)
+		row.trouble(w.Cloud)
+		for _, kind := range []cloud.Kind{cloud.KindVM, cloud.KindDisk} {
+			var last error
+			seen := 0
+			for _, last = range a.List(t.Context(), c, kind) {
+				seen++
+			}
+			switch {
+			case row.want != cloud.Unknown && cloud.CodeOf(last) != row.want:
+				t.Errorf("%s: list %s: got %v, want %s\nbecause: %s", name, kind, last, row.want, row.reason)
+			case row.want == cloud.Unknown && (last != nil || seen == 0 && kind == cloud.KindVM):
+				t.Errorf("%s: list %s: got %d, %v, want what is there\nbecause: %s", name, kind, seen, last, row.reason)
+			}
+		}
+	}
+}
+
+// TestShieldedAsTheClassSays: Google turns on the virtual TPM and the integrity monitoring by itself.
+// What the class does not set is not sent: false would turn it off.
+func TestShieldedAsTheClassSays(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		reason     string
+		class      spec
+		want, lack string
+	}{
+		"secure boot alone": {
+			"the defaults of the rest stay", spec{"secureBoot": true},
+			`"shieldedInstanceConfig":{"enableSecureBoot":true}`, "enableVtpm",
+		},
+		"turned off": {
+			"the class says so", spec{"vtpm": false, "integrityMonitoring": false},
+			`"shieldedInstanceConfig":{"enableIntegrityMonitoring":false,"enableVtpm":false}`, "enableSecureBoot",
+		},
+		"nothing set": {"MCM sends an empty one as well", spec{}, `"shieldedInstanceConfig":{}`, "enableVtpm"},
+	} {
+		w := newEnv(t)
+		a, c := w.open(class(spec{"shieldedInstanceConfiguration": row.class}), credentials())
+		w.proxy.Forget()
+		if _, err := w.create(a, newMachine("m-1", c)); err != nil {
+			t.Fatal(err)
+		}
+		body := ""
+		for _, call := range w.proxy.Calls() {
+			body += string(call.Body)
+		}
+		if !strings.Contains(body, row.want) || strings.Contains(body, row.lack) {
+			t.Errorf("%s: sent %s\nwant %s without %s\nbecause: %s", name, body, row.want, row.lack, row.reason)
 		}
 	}
 }

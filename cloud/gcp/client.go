@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,6 +105,9 @@ func (c *client) remove(ctx context.Context, op, kind string, at place) (gone bo
 	return false, driverkit.Restrict(e)
 }
 
+// unreachable is the code of a warning that something was not reached.
+const unreachable = "UNREACHABLE"
+
 // warning is what a page of a listing lacks.
 type warning struct {
 	Code string `json:"code"`
@@ -119,45 +123,73 @@ func (w *warning) partial(op, where string) error {
 		where, w.Code)
 }
 
-// scopedPage is a page of what is in all zones: by zone, what of it has which kind.
+// scopedPage is a page of what is in all zones: by zone, what of it has which kind. The API answers
+// also where it did not reach all of them, and names those that it did not reach.
 type scopedPage struct {
 	Items map[string]struct {
 		Instances []instance `json:"instances"`
 		Disks     []disk     `json:"disks"`
 		Warning   *warning   `json:"warning"`
 	} `json:"items"`
-	Next    string   `json:"nextPageToken"`
-	Warning *warning `json:"warning"`
+	Next         string   `json:"nextPageToken"`
+	Unreachables []string `json:"unreachables"`
+	Warning      *warning `json:"warning"`
 }
 
-// check returns the error of a page that lacks something.
-func (p scopedPage) check(op string) error {
-	errs := []error{p.Warning.partial(op, "some zones")}
-	for _, zone := range slices.Sorted(maps.Keys(p.Items)) {
-		errs = append(errs, p.Items[zone].Warning.partial(op, zone))
+// check returns the error of a page that lacks something of a region. Trouble elsewhere is no matter
+// for the region, so that a warning which the unreachable scopes explain is none.
+func (p scopedPage) check(op, region string) error {
+	var errs []error
+	if p.Warning != nil && (p.Warning.Code != unreachable || len(p.Unreachables) == 0) {
+		errs = append(errs, p.Warning.partial(op, "some zones"))
+	}
+	for _, scope := range p.Unreachables {
+		if concerns(scope, region) {
+			errs = append(errs, (&warning{Code: unreachable}).partial(op, scope))
+		}
+	}
+	for _, scope := range slices.Sorted(maps.Keys(p.Items)) {
+		if concerns(scope, region) {
+			errs = append(errs, p.Items[scope].Warning.partial(op, scope))
+		}
 	}
 	return cmp.Or(errs...)
 }
 
-// page reads a page of what is in all zones.
-func (c *client) page(ctx context.Context, op, kind, q string) (scopedPage, error) {
+// concerns reports whether a scope, such as zones/<zone> or regions/<region>, may be in a region:
+// all but the zones of other regions and these themselves.
+func concerns(scope, region string) bool {
+	kind, name := path.Base(path.Dir(scope)), path.Base(scope)
+	switch kind {
+	case "zones":
+		return regionOf(name) == region
+	case "regions":
+		return name == region
+	}
+	return true
+}
+
+// page reads a page of what is in all zones; it may lack only what is in other regions.
+func (c *client) page(ctx context.Context, op, kind, region, q string) (scopedPage, error) {
 	var out scopedPage
 	if e := c.do(ctx, op, driverkit.Call{Method: http.MethodGet, URL: "/aggregated/" + kind + q, Out: &out}); e != nil {
 		return scopedPage{}, e
 	}
-	return out, out.check(op)
+	return out, out.check(op, region)
 }
 
 // instanceFields are what a listing shows of instances: not the metadata, which has the user data.
-const instanceFields = "nextPageToken,warning(code),items(warning(code),instances(name,zone,machineType,status," +
+// items is a map by zone, of which * selects all.
+const instanceFields = "nextPageToken,unreachables,warning(code),items/*/warning(code)," +
+	"items/*/instances(name,zone,machineType,status," +
 	"statusMessage,creationTimestamp,labels,tags(items),networkInterfaces(networkIP,ipv6Address," +
-	"accessConfigs(natIP,externalIpv6),ipv6AccessConfigs(externalIpv6))))"
+	"accessConfigs(natIP,externalIpv6),ipv6AccessConfigs(externalIpv6)))"
 
-// instances yields all instances of the project. They are sorted out here: a filter costs more of
-// the project's quota than a plain listing.
-func (c *client) instances(ctx context.Context, op string) iter.Seq2[instance, error] {
+// instances yields all instances of the project, or an error if those of a region are not all there.
+// They are sorted out here: a filter costs more of the project's quota than a plain listing.
+func (c *client) instances(ctx context.Context, op, region string) iter.Seq2[instance, error] {
 	return driverkit.Pages(ctx, func(ctx context.Context, token string) ([]instance, string, error) {
-		out, err := c.page(ctx, op, "instances", query("", instanceFields, token))
+		out, err := c.page(ctx, op, "instances", region, query("", instanceFields, token))
 		var all []instance
 		for _, zone := range slices.Sorted(maps.Keys(out.Items)) {
 			all = append(all, out.Items[zone].Instances...)
@@ -166,10 +198,11 @@ func (c *client) instances(ctx context.Context, op string) iter.Seq2[instance, e
 	})
 }
 
-// disks yields the disks of the project that pass a filter: most are volumes of pods.
-func (c *client) disks(ctx context.Context, op, filter string) iter.Seq2[disk, error] {
+// disks yields the disks of the project that pass a filter, or an error if those of a region are not
+// all there: most are volumes of pods.
+func (c *client) disks(ctx context.Context, op, region, filter string) iter.Seq2[disk, error] {
 	return driverkit.Pages(ctx, func(ctx context.Context, token string) ([]disk, string, error) {
-		out, err := c.page(ctx, op, "disks", query(filter, "", token))
+		out, err := c.page(ctx, op, "disks", region, query(filter, "", token))
 		var all []disk
 		for _, zone := range slices.Sorted(maps.Keys(out.Items)) {
 			all = append(all, out.Items[zone].Disks...)

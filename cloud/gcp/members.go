@@ -210,8 +210,9 @@ func (c *client) hasMember(ctx context.Context, op, group string, at place) (boo
 func (c *client) members(ctx context.Context, op, zone, group string) iter.Seq2[member, error] {
 	return driverkit.Pages(ctx, func(ctx context.Context, token string) ([]member, string, error) {
 		var out struct {
-			Items []member `json:"items"`
-			Next  string   `json:"nextPageToken"`
+			Items   []member `json:"items"`
+			Next    string   `json:"nextPageToken"`
+			Warning *warning `json:"warning"`
 		}
 		e := c.do(ctx, op, driverkit.Call{
 			Method: http.MethodPost, URL: in(zone, "instanceGroups", group, "listInstances") + query("", "", token),
@@ -220,7 +221,7 @@ func (c *client) members(ctx context.Context, op, zone, group string) iter.Seq2[
 		if e != nil {
 			return nil, "", e
 		}
-		return out.Items, out.Next, nil
+		return out.Items, out.Next, out.Warning.partial(op, zone)
 	})
 }
 

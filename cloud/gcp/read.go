@@ -101,13 +101,13 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 	if err != nil {
 		return driverkit.Failed[cloud.Resource](driverkit.Restrict(err))
 	}
-	vms := driverkit.Select(a.client.instances(ctx, op), func(i instance) (cloud.Resource, bool, error) {
+	vms := driverkit.Select(a.client.instances(ctx, op, c.Region), func(i instance) (cloud.Resource, bool, error) {
 		if !s.has(i) || regionOf(i.place().zone) != c.Region {
 			return cloud.Resource{}, false, nil
 		}
 		return a.whole(ctx, op, i)
 	})
-	disks := driverkit.Select(a.client.disks(ctx, op, "labels."+s.ownership[0]+":*"),
+	disks := driverkit.Select(a.client.disks(ctx, op, c.Region, "labels."+s.ownership[0]+":*"),
 		func(d disk) (cloud.Resource, bool, error) {
 			ours := driverkit.Carries(d.Labels, s.ownership) && regionOf(d.place().zone) == c.Region
 			return d.resource(), ours, nil

@@ -107,10 +107,11 @@ type accountSpec struct {
 	Scopes []string `json:"scopes"`
 }
 
+// shieldedSpec has nil for what the class leaves to the cloud, whose defaults are not all false.
 type shieldedSpec struct {
-	IntegrityMonitoring bool `json:"integrityMonitoring"`
-	SecureBoot          bool `json:"secureBoot"`
-	VTPM                bool `json:"vtpm"`
+	IntegrityMonitoring *bool `json:"integrityMonitoring"`
+	SecureBoot          *bool `json:"secureBoot"`
+	VTPM                *bool `json:"vtpm"`
 }
 
 type advancedSpec struct {

@@ -157,10 +157,11 @@ type guestAccount struct {
 	Scopes []string `json:"scopes,omitempty"`
 }
 
+// shielded has nil for what is not sent.
 type shielded struct {
-	Integrity  bool `json:"enableIntegrityMonitoring"`
-	SecureBoot bool `json:"enableSecureBoot"`
-	VTPM       bool `json:"enableVtpm"`
+	Integrity  *bool `json:"enableIntegrityMonitoring,omitempty"`
+	SecureBoot *bool `json:"enableSecureBoot,omitempty"`
+	VTPM       *bool `json:"enableVtpm,omitempty"`
 }
 
 type advanced struct {

@@ -49,6 +49,8 @@ type Cloud struct {
 	members  map[string]membership // of the instance groups, by <zone>/<name>
 	failures []failure
 	warning  string
+
+	unreachable string // zone
 }
 
 // failure is one that an operation for an instance ends with.

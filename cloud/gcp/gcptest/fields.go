@@ -1,39 +1,100 @@
 package gcptest
 
-import "strings"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
 
-// selection is what a request wants of an answer; an empty one wants all.
+// selection is what a request wants of a value, by field; an empty one wants all of it.
 type selection map[string]selection
 
-// parseFields reads the parameter fields, e.g. "next,items(name,tags(items))".
-func parseFields(text string) selection {
-	s, _ := parseSelection(text)
-	return s
-}
+// every is the selector of all entries of a map, or of all fields of an object.
+const every = "*"
 
-func parseSelection(text string) (s selection, rest string) {
-	s = selection{}
-	for text != "" && text[0] != ')' {
-		end := strings.IndexAny(text, ",()")
-		if end < 0 {
-			s[text] = nil
-			return s, ""
-		}
-		name := text[:end]
-		text = text[end:]
-		var inner selection
-		if text[0] == '(' {
-			inner, text = parseSelection(text[1:])
-			text = strings.TrimPrefix(text, ")")
-		}
-		s[name] = inner
-		text = strings.TrimPrefix(text, ",")
+// parseFields reads the parameter fields in Google's grammar of partial responses: selectors with
+// commas between, each a path with slashes, and the selectors in the last of it in parentheses, e.g.
+// "next,items/*/vms(name,tags/items)".
+func parseFields(text string) (selection, error) {
+	all := selection{}
+	rest, err := all.read(text)
+	if err == nil && rest != "" {
+		err = fmt.Errorf("Invalid field selection %s", rest) //nolint:staticcheck // the API's words
 	}
-	return s, text
+	return all, err
 }
 
-// project returns what a selection wants of a value. Entries of lists are all treated alike, and so
-// are those of the one map by zone, items.
+// read adds the selectors that text begins with, and returns what follows them.
+func (s selection) read(text string) (rest string, err error) {
+	for {
+		if rest, err = s.path(text); err != nil || !strings.HasPrefix(rest, ",") {
+			return rest, err
+		}
+		text = rest[1:]
+	}
+}
+
+// path adds one selector. Of two for the same field the wider one counts.
+func (s selection) path(text string) (rest string, err error) {
+	name, rest := text, ""
+	if end := strings.IndexAny(text, ",/()"); end >= 0 {
+		name, rest = text[:end], text[end:]
+	}
+	if name == "" {
+		return "", fmt.Errorf("Invalid field selection %s", text) //nolint:staticcheck // the API's words
+	}
+	inner := selection{}
+	known, twice := s[name]
+	if s[name] = inner; twice {
+		maps.Copy(inner, known)
+	}
+	switch {
+	case strings.HasPrefix(rest, "/"):
+		rest, err = inner.path(rest[1:])
+	case strings.HasPrefix(rest, "("):
+		if rest, err = inner.read(rest[1:]); err == nil && !strings.HasPrefix(rest, ")") {
+			return "", fmt.Errorf("Invalid field selection %s", text) //nolint:staticcheck // the API's words
+		}
+		rest = strings.TrimPrefix(rest, ")")
+	default:
+		clear(inner)
+	}
+	if twice && len(known) == 0 {
+		clear(inner)
+	}
+	return rest, err
+}
+
+// checkFields returns the error of the first selector that selects nothing which the schema has.
+// Lists are looked through; the entries of a map have to be selected by key or by *.
+func (s schema) checkFields(f field, want selection) error {
+	for f.Ref != "" || f.Items != nil {
+		if f.Ref != "" {
+			f = s.Schemas[f.Ref]
+		} else {
+			f = *f.Items
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		inner, known := f.Fields[name]
+		switch {
+		case f.Values != nil:
+			inner, known = *f.Values, true
+		case name == every:
+			known = len(f.Fields) > 0 && len(want[name]) == 0
+		}
+		if !known {
+			return fmt.Errorf("Invalid field selection %s", name) //nolint:staticcheck // the API's words
+		}
+		if err := s.checkFields(inner, want[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// project returns what a selection wants of a value. Entries of lists are all treated alike.
 func project(v any, s selection) any {
 	if len(s) == 0 {
 		return v
@@ -49,10 +110,10 @@ func project(v any, s selection) any {
 		out := map[string]any{}
 		for key, value := range v {
 			inner, wanted := s[key]
-			switch {
-			case strings.HasPrefix(key, "zones/") || strings.HasPrefix(key, "regions/"):
-				out[key] = project(value, s)
-			case wanted:
+			if !wanted {
+				inner, wanted = s[every]
+			}
+			if wanted {
 				out[key] = project(value, inner)
 			}
 		}

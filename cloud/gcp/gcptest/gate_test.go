@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -113,12 +114,58 @@ func TestFields(t *testing.T) {
 			"vms": []any{map[string]any{"name": "a", "secret": "s", "tags": map[string]any{"items": "i", "print": "p"}}},
 		}},
 	}
-	want := map[string]any{
+	short := map[string]any{
 		"next": "n", "items": map[string]any{"zones/z": map[string]any{
 			"vms": []any{map[string]any{"name": "a", "tags": map[string]any{"items": "i"}}},
 		}},
 	}
-	if diff := cmp.Diff(want, project(whole, parseFields("next,items(vms(name,tags(items)))"))); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	for mask, row := range map[string]struct {
+		reason string
+		want   map[string]any
+	}{
+		"next,items/*/vms(name,tags(items))":            {"lists are looked through, maps by *", short},
+		"next,items(*(vms(name,tags/items)))":           {"slashes and parentheses mean the same", short},
+		"next,items/*/vms/name,items/*/vms(tags/items)": {"two selectors of one field add up", short},
+		"next,items(vms(name,tags(items)))": {"a map has no entry of that key", map[string]any{
+			"next": "n", "items": map[string]any{},
+		}},
+		"id,items,items/*/vms/name,next": {"the wider one of two counts", whole},
+	} {
+		wanted, err := parseFields(mask)
+		if err != nil {
+			t.Errorf("%s: %v", mask, err)
+		}
+		if diff := cmp.Diff(row.want, project(whole, wanted)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s\nbecause: %s", mask, diff, row.reason)
+		}
+	}
+}
+
+// TestFieldsThatAreUnknown: the API refuses a mask that selects what the response does not have.
+func TestFieldsThatAreUnknown(t *testing.T) {
+	t.Parallel()
+	for mask, row := range map[string]struct {
+		reason string
+		status int
+	}{
+		"nextPageToken,unreachables,items/*/warning(code),items/*/instances(name,labels,tags/items)": {
+			"the form for a map by zone", http.StatusOK,
+		},
+		"items/*/instances/labels/team": {"labels are a map by key", http.StatusOK},
+		"items/*/*":                     {"* takes all fields of an object", http.StatusOK},
+		"items(instances(name))":        {"items is a map: its entries have to be selected", http.StatusBadRequest},
+		"items(warning(code))":          {"items is a map: its entries have to be selected", http.StatusBadRequest},
+		"items/*/vms":                   {"no such field", http.StatusBadRequest},
+		"nextPageToken/code":            {"a text has no fields", http.StatusBadRequest},
+		"items/*/instances(name":        {"the parenthesis stays open", http.StatusBadRequest},
+		"items/*/instances(name))":      {"a parenthesis too many", http.StatusBadRequest},
+		"nextPageToken,":                {"a selector is empty", http.StatusBadRequest},
+		"items//instances":              {"a step is empty", http.StatusBadRequest},
+		"nextPageToken, id":             {"a blank is part of no name", http.StatusBadRequest},
+	} {
+		status, reported := ask(t, http.MethodGet, "/aggregated/instances?fields="+url.QueryEscape(mask), "")
+		if status != row.status || (reported != "") != (status != http.StatusOK) {
+			t.Errorf("%s: got status %d, report %q, want %d\nbecause: %s", mask, status, reported, row.status, row.reason)
+		}
 	}
 }

@@ -88,19 +88,39 @@ func (c *Cloud) answer(r *http.Request, body []byte) (map[string]any, *refusal) 
 		c.options.Report(name+": "+err.Error(), body)
 		return nil, invalid("Invalid JSON payload received: %v", err)
 	}
+	response := field{Ref: c.schema.Methods[name].Response}
+	wanted, refused := c.wanted(name, q, response)
+	if refused != nil {
+		return nil, refused
+	}
 	out, refused := c.handle(name, q)
 	if refused != nil {
 		return nil, refused
 	}
 	plain := roundTrip(out)
 	checks := checker{schema: c.schema}
-	if err := checks.check("answer", field{Ref: c.schema.Methods[name].Response}, plain); err != nil {
+	if err := checks.check("answer", response, plain); err != nil {
 		c.options.Report("the double answers "+name+" with what the API does not know: "+err.Error(), nil)
 	}
-	if wanted := r.URL.Query().Get("fields"); wanted != "" {
-		plain = object(project(plain, parseFields(wanted)))
+	return object(project(plain, wanted)), nil
+}
+
+// wanted returns what a request wants of the response, all of it without the parameter fields. One
+// that the response's schema does not have is refused and reported.
+func (c *Cloud) wanted(name string, q call, response field) (selection, *refusal) {
+	text := q.URL.Query().Get("fields")
+	if text == "" {
+		return nil, nil
 	}
-	return plain, nil
+	all, err := parseFields(text)
+	if err == nil {
+		err = c.schema.checkFields(response, all)
+	}
+	if err != nil {
+		c.options.Report(name+": "+err.Error(), nil)
+		return nil, refuse(http.StatusBadRequest, "invalidParameter", "%v", err)
+	}
+	return all, nil
 }
 
 // gate lets requests pass that the API knows.

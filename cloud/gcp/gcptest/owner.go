@@ -212,6 +212,13 @@ func (c *Cloud) Warn(code string) {
 	c.warning = code
 }
 
+// Unreachable lets listings of all zones lack a zone, which they name as one that was not reached.
+func (c *Cloud) Unreachable(zone string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unreachable = zone
+}
+
 // Expire ends all tokens.
 func (c *Cloud) Expire() {
 	c.mu.Lock()

@@ -162,6 +162,11 @@ func (c *Cloud) scoped(q call, kind string, all []entry) map[string]any {
 		}
 	}
 	out := map[string]any{"items": items}
+	if c.unreachable != "" {
+		delete(items, "zones/"+c.unreachable)
+		out["unreachables"] = []any{"zones/" + c.unreachable}
+		out["warning"] = map[string]any{"code": "UNREACHABLE", "message": "Some zones were not reached."}
+	}
 	if next != "" {
 		out["nextPageToken"] = next
 	}
