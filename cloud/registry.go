@@ -18,8 +18,8 @@ type Middleware func(info AccountInfo, next Account) Account
 // AccountInfo describes an Account to what wraps it.
 type AccountInfo struct {
 	Driver   Traits
-	Endpoint string   // Class.Endpoint
-	Secrets  []string // values that must not appear in any text, longest first
+	Endpoint string    // Class.Endpoint
+	Redactor *Redactor // masks what may not appear in any text; nil masks nothing
 }
 
 // Registry is the set of clouds that this binary speaks to, and the accounts
@@ -96,7 +96,7 @@ func (r *Registry) Driver(name string) (Driver, error) {
 // open a new one, and the old one is closed when it was not used for hours.
 // Where a login has failed, only one caller at a time tries again and the others
 // get that failure at once, also while the endpoint does not answer.
-// Codes: as Driver.Open.
+// Codes: as Driver.Open; no error shows the credentials.
 func (r *Registry) Account(ctx context.Context, d Driver, c Class, creds Credentials) (Account, error) {
 	a := r.entry(accountKey{d.Traits().Name, c.Endpoint, creds.Fingerprint()})
 	if !a.opening.TryLock() {
@@ -110,12 +110,14 @@ func (r *Registry) Account(ctx context.Context, d Driver, c Class, creds Credent
 		return a.account, nil
 	}
 	account, err := open(ctx, d, c, creds)
+	redactor := RedactorOf(d, creds)
 	if err != nil {
+		err = redactor.Error("log in", err)
 		a.failed.Store(&err)
 		return nil, err
 	}
 	a.failed.Store(nil)
-	info := AccountInfo{Driver: d.Traits(), Endpoint: c.Endpoint, Secrets: secretValues(creds)}
+	info := AccountInfo{Driver: d.Traits(), Endpoint: c.Endpoint, Redactor: redactor}
 	for _, wrap := range r.wraps {
 		account = wrap(info, account)
 	}
@@ -155,18 +157,4 @@ func (r *Registry) entry(key accountKey) *openAccount {
 	}
 	r.accounts[key].used = now
 	return r.accounts[key]
-}
-
-// secretValues returns the values that must not appear in any text, longest
-// first. Short ones are left out: they would redact ordinary words.
-func secretValues(creds Credentials) []string {
-	const shortest = 6
-	var values []string
-	for _, v := range creds {
-		if len(v) >= shortest {
-			values = append(values, string(v))
-		}
-	}
-	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
-	return values
 }

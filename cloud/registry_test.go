@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -274,10 +273,10 @@ func TestRegistryWraps(t *testing.T) {
 	if !ok || !ok2 || outer.name != "outer" || inner.name != "inner" {
 		t.Errorf("got %+v, want the first of the decorators innermost", a)
 	}
-	want := []string{"a-longer-password", "somebody"}
+	const text, want = "abc a-key a-longer-password somebody", "abc a-key [redacted] [redacted]"
 	if len(infos) != 2 || infos[0].Driver.Name != "Fake" || infos[0].Endpoint != "e" ||
-		!slices.Equal(infos[0].Secrets, want) {
-		t.Errorf("info %+v, want the driver, the endpoint and the secrets, longest first, short ones left out", infos)
+		infos[0].Redactor.Text(text) != want {
+		t.Errorf("info %+v, want the driver, the endpoint and what masks all but short values", infos)
 	}
 	if _, err := r.Account(t.Context(), d, cloud.Class{Endpoint: "e"}, creds); err != nil || len(infos) != 2 {
 		t.Errorf("an account is wrapped again when it is asked for again: %v", errors.Join(err))

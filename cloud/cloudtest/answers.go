@@ -3,11 +3,13 @@ package cloudtest
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +239,15 @@ func noSecrets(k *kit) {
 			}
 		}
 	})
+	k.part("Quoted", func(k *kit) {
+		told := map[string]bool{}
+		for _, row := range k.h.Errors {
+			if !told[row.Op] && message.MatchString(row.Reply.Body) {
+				told[row.Op] = true
+				k.quoted(row)
+			}
+		}
+	})
 	k.part("Faults", func(k *kit) {
 		for _, kind := range []FaultKind{DropRequest, DropResponse, Reset, Truncate} {
 			_ = k.provoke("create", Fault{Kind: kind, Match: Mutating, Times: Forever})
@@ -278,6 +289,68 @@ func (k *kit) echo(op string, status int) {
 	if err := k.call(op, a, m); err != nil {
 		a.checkText(op+" that is echoed", err.Error(), boot...)
 	}
+}
+
+// message is where the text of an error begins in an answer.
+var message = regexp.MustCompile(`(?i)("(?:message|msg|detail)"\s*:\s*"|<(?:message|faultstring)>)`)
+
+// quoted lets the cloud answer like a row, with a part of each credential in its text. What the
+// registry of a process makes of the error shows none of them.
+func (k *kit) quoted(row ErrorRow) {
+	k.Helper()
+	d := k.f.Driver()
+	redactor := cloud.RedactorOf(d, k.f.Credentials)
+	for _, quote := range quotesOf(d, k.f.Credentials) {
+		fault := k.proxy.Inject(Fault{Kind: Answer, Match: row.Match, Times: Forever, Reply: Reply{
+			Status: row.Reply.Status, Header: row.Reply.Header,
+			Body: message.ReplaceAllString(row.Reply.Body, "${1}limit of token '"+quote+"' reached "),
+		}})
+		m, a := k.machine(), k.account()
+		err := k.call(row.Op, a, m)
+		fault.Undo()
+		if err == nil {
+			continue
+		}
+		text := fmt.Sprintf("%v %+v", redactor.Error(row.Op, err), redactor.Error(row.Op, err))
+		for at := 0; at+shortestPart <= len(quote); at++ {
+			if part := quote[at : at+shortestPart]; strings.Contains(text, part) {
+				k.Errorf("%s shows %q, a part of a credential that the cloud quoted: %s", row.Op, part, text)
+				break
+			}
+		}
+	}
+}
+
+// shortestPart is as long as the parts of credentials are that no text may show.
+const shortestPart = 12
+
+// quotesOf returns parts of what a driver declares as a credential: its begin, middle and end, and
+// its begin in base64. What could not be in the text of every format is left out.
+func quotesOf(d cloud.Driver, creds cloud.Credentials) (quotes []string) {
+	const longest = 30 // a multiple of three, so that base64 ends with the part
+	for _, key := range slices.Sorted(maps.Keys(creds)) {
+		if !d.Traits().IsCredential(key) {
+			continue
+		}
+		secrets := []string{string(creds[key])}
+		if reader, is := d.(cloud.SecretReader); is {
+			if some, ok := reader.SecretsIn(key, creds[key]); ok {
+				secrets = some
+			}
+		}
+		for _, secret := range secrets {
+			for line := range strings.FieldsSeq(secret) {
+				if len(line) < longest || strings.ContainsAny(line, `"\<>&`) {
+					continue
+				}
+				middle := (len(line) - shortestPart) / 2
+				quotes = append(quotes, line[:longest], line[middle:middle+shortestPart], line[len(line)-shortestPart:],
+					base64.StdEncoding.EncodeToString([]byte(line[:longest])))
+				break
+			}
+		}
+	}
+	return quotes
 }
 
 // capturing is held while the log, of which a process has one, is captured.

@@ -58,7 +58,7 @@ func (k *kit) open(creds cloud.Credentials) (*guard, error) {
 		g.checkError("open", err)
 		return nil, err
 	}
-	info := cloud.AccountInfo{Driver: d.Traits(), Endpoint: class.Endpoint, Secrets: longestFirst(creds)}
+	info := cloud.AccountInfo{Driver: d.Traits(), Endpoint: class.Endpoint, Redactor: cloud.RedactorOf(d, creds)}
 	for _, wrap := range k.f.Wrap {
 		a = wrap(info, a)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -69,9 +70,22 @@ func (a API) Do(ctx context.Context, op string, c Call) *cloud.Error {
 		return NoAnswer(ctx, op, err)
 	}
 	if answer.StatusCode/100 != http.StatusOK/100 {
-		return a.Errors.Error(op, a.refusal(answer, body))
+		return a.Errors.Error(op, a.refusal(answer, body, c.redactor()))
 	}
 	return c.take(op, answer.Header, body)
+}
+
+// redactor masks what a refusal may quote of the headers that the call logs in with: the token of a
+// session is in no Secret, so that only the call knows it.
+func (c Call) redactor() *cloud.Redactor {
+	var secrets []string
+	for key, value := range c.Header {
+		switch http.CanonicalHeaderKey(key) {
+		case "Authorization", "X-Auth-Token", "X-Subject-Token", "Cookie":
+			secrets = append(secrets, strings.TrimPrefix(value, "Bearer "))
+		}
+	}
+	return cloud.NewRedactor(secrets, secrets)
 }
 
 // take hands out a success.
@@ -128,14 +142,15 @@ func (a API) read(answer *http.Response) ([]byte, error) {
 	return body, err
 }
 
-func (a API) refusal(answer *http.Response, body []byte) Answer {
+func (a API) refusal(answer *http.Response, body []byte, redactor *cloud.Redactor) Answer {
 	now := time.Now
 	if a.Now != nil {
 		now = a.Now
 	}
 	out := Answer{Status: answer.StatusCode, RetryAfter: RetryAfter(answer.Header, now())}
 	if a.Refusal != nil {
-		out.Code, out.Message = a.Refusal(body)
+		code, message := a.Refusal(body)
+		out.Code, out.Message = redactor.Text(code), redactor.Text(message)
 	}
 	if a.RequestID != "" {
 		out.RequestID = Brief(answer.Header.Get(a.RequestID))

@@ -64,6 +64,16 @@ type keyFile struct {
 var keyFields = strings.Fields("type project_id client_email universe_domain auth_uri auth_provider_x509_cert_url " +
 	"client_x509_cert_url client_id private_key_id private_key token_uri")
 
+// SecretsIn returns the private key of a service account and its id. The rest of the JSON only names
+// something, as all of a configuration of workload identity does.
+func (judge) SecretsIn(_ string, value []byte) (secrets []string, ok bool) {
+	var file keyFile
+	if json.Unmarshal(value, &file) != nil || file.Type != serviceAccount && file.Type != externalAccount {
+		return nil, false
+	}
+	return []string{file.PrivateKey, file.PrivateKeyID}, true
+}
+
 // identity is who the calls are made as, and in which project.
 type identity struct {
 	project string

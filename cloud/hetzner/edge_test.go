@@ -12,6 +12,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner/hetznertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
 const (
@@ -316,6 +317,31 @@ func TestHourlyLimit(t *testing.T) {
 	r.Advance(10 * time.Second)
 	if _, err := r.create(t, a, request(c, "m")); err != nil {
 		t.Errorf("ten seconds later: %v", err)
+	}
+}
+
+// TestRateLimitNamesTheToken: Hetzner's answer names the first half of the token, which is not to get
+// into an Event, and says what the limit is, which is.
+func TestRateLimitNamesTheToken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	d := r.driver()
+	clouds, err := cloud.NewRegistry([]cloud.Driver{d}, time.Now, wrap.Redact(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, c := r.account(t, nil)
+	a, err := clouds.Account(t.Context(), d, c, credentials())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Change(func(s *hetznertest.Settings) { s.Hourly = 1 })
+	for range 2 {
+		_, err = a.Get(t.Context(), cloud.Ref{Name: "m", OwnerID: owner, Class: c, ProviderID: "hcloud://7"})
+	}
+	const want = "limit of 1 requests per hour reached for token '[redacted]'"
+	if cloud.CodeOf(err) != cloud.Throttled || !strings.Contains(fmt.Sprintf("%v", err), want) {
+		t.Errorf("got %v, want Throttled and %s", err, want)
 	}
 }
 

@@ -71,6 +71,7 @@ type user struct {
 	Exec        yaml.Node `yaml:"exec"`
 	Provider    yaml.Node `yaml:"auth-provider"`
 	Username    string    `yaml:"username"`
+	Password    string    `yaml:"password"`
 	Impersonate string    `yaml:"as"`
 }
 
@@ -88,6 +89,23 @@ func readSecret(creds cloud.Credentials) (config, []cloud.Problem) {
 		s.Bad(kubeconfigEntry, err.Error())
 	}
 	return c, s.Problems
+}
+
+// SecretsIn returns the tokens, passwords and private keys of all users of a kubeconfig. The rest of
+// it only names something.
+func (judge) SecretsIn(_ string, value []byte) (secrets []string, ok bool) {
+	var k kubeconfig
+	if err := yaml.Unmarshal(value, &k); err != nil || len(k.Users) == 0 {
+		return nil, false
+	}
+	for _, u := range k.Users {
+		key, _ := base64.StdEncoding.DecodeString(u.User.KeyData) // what is no base64 is secret as it is
+		secrets = append(secrets, u.User.Token, u.User.Password, u.User.KeyData, string(key))
+		if !u.User.Exec.IsZero() || !u.User.Provider.IsZero() {
+			return nil, false // these may have secrets under any name
+		}
+	}
+	return secrets, true
 }
 
 // parse reads a kubeconfig. Its errors quote nothing of it but the names of fields.

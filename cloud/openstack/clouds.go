@@ -48,6 +48,22 @@ type cloudEntry struct {
 	ClientKey    string `yaml:"key"`
 }
 
+// SecretsIn returns the passwords, secrets and tokens of all clouds of a clouds.yaml. The rest of it
+// only names something.
+func (judge) SecretsIn(key string, value []byte) (secrets []string, ok bool) {
+	var doc struct {
+		Clouds map[string]cloudEntry `yaml:"clouds"`
+	}
+	if key != keyCloudsYAML || yaml.Unmarshal(value, &doc) != nil || len(doc.Clouds) == 0 {
+		return nil, false
+	}
+	for _, name := range slices.Sorted(maps.Keys(doc.Clouds)) {
+		a := doc.Clouds[name].Auth
+		secrets = append(secrets, a.Password, a.AppSecret, a.Token)
+	}
+	return secrets, true
+}
+
 // readClouds takes a cloud of a clouds.yaml; without a name the only one. Files
 // that it names are read with open; nil means that it may name none.
 func (l *login) readClouds(field string, text []byte, name string, open func(path string) ([]byte, error)) {

@@ -31,8 +31,7 @@ func TestBootDataPassesAllDecorators(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
 	k := &keeper{account: &account{}}
-	about := info()
-	about.Secrets = []string{"very-secret-key"}
+	about := info("very-secret-key")
 	var a cloud.Account = k
 	for _, decorate := range wrap.StandardWith(prometheus.NewRegistry(), wrap.Options{
 		Now: clk.Now, Rand: never, Rate: wrap.Rate{PerSecond: 1, Burst: 2},

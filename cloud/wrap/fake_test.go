@@ -123,7 +123,9 @@ func (a *account) Close() error {
 
 // info is what the registry says about the account.
 func info(secrets ...string) cloud.AccountInfo {
-	return cloud.AccountInfo{Driver: cloud.Traits{Name: "Fake"}, Endpoint: "there", Secrets: secrets}
+	return cloud.AccountInfo{
+		Driver: cloud.Traits{Name: "Fake"}, Endpoint: "there", Redactor: cloud.NewRedactor(secrets, secrets),
+	}
 }
 
 // never is chance that always says the least.

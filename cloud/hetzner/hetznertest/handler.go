@@ -67,7 +67,7 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, body []byte) (map[
 	if !slices.Contains(c.settings.Tokens, token) {
 		return nil, refuse(http.StatusUnauthorized, "unauthorized", "unable to authenticate")
 	}
-	if err := c.spend(w); err != nil {
+	if err := c.spend(w, token); err != nil {
 		return nil, err
 	}
 	to, known := routed(r)
@@ -138,7 +138,7 @@ func (c *Cloud) act(to call) (map[string]any, error) {
 }
 
 // spend takes a call from the bucket, if there is one.
-func (c *Cloud) spend(w http.ResponseWriter) error {
+func (c *Cloud) spend(w http.ResponseWriter, token string) error {
 	if c.settings.Hourly == 0 {
 		return nil
 	}
@@ -152,7 +152,9 @@ func (c *Cloud) spend(w http.ResponseWriter) error {
 	w.Header().Set("RateLimit-Reset", strconv.FormatInt(now.Unix()+int64(c.spent*hour/most), 10))
 	if c.spent+1 > most {
 		w.Header().Set("RateLimit-Remaining", "0")
-		return refuse(http.StatusTooManyRequests, "rate_limit_exceeded", "limit of requests per hour reached")
+		const quoted = 32 // characters of the token, which Hetzner's own answer names
+		return refuse(http.StatusTooManyRequests, "rate_limit_exceeded", fmt.Sprintf(
+			"limit of %d requests per hour reached for token '%s'", c.settings.Hourly, token[:min(quoted, len(token))]))
 	}
 	c.spent++
 	w.Header().Set("RateLimit-Remaining", strconv.Itoa(int(most-c.spent)))

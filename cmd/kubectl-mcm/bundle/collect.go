@@ -20,7 +20,7 @@ import (
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
@@ -89,9 +89,9 @@ func (c *collector) all(ctx context.Context) {
 
 // mask removes what was found to be a secret in one place from all others.
 func (c *collector) mask() {
-	known := wrap.Mask(c.Secrets())
+	known := cloud.KnownRedactor(c.Secrets())
 	for name, text := range c.files {
-		c.files[name] = known.Replace(text)
+		c.files[name] = known.Text(text)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/redact"
 )
@@ -62,7 +62,7 @@ func (s *snapshot) saved() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bytes.TrimSpace([]byte(wrap.Mask(redactor.Secrets()).Replace(string(text)))), nil
+	return bytes.TrimSpace([]byte(cloud.KnownRedactor(redactor.Secrets()).Text(string(text)))), nil
 }
 
 // explained are the objects of a tree, those first that lack something.
