@@ -67,11 +67,15 @@ var table = driverkit.Table{
 // refusal is the error of a call of the SDK, whatever the call.
 func refusal(ctx context.Context, op string, err error, now time.Time) *cloud.Error {
 	var a driverkit.Answer
+	var session *cloud.Redactor
 	if r, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && r.Response != nil && r.Response.Response != nil {
 		a.Status, a.RetryAfter = r.HTTPStatusCode(), driverkit.RetryAfter(r.Response.Header, now)
+		if sent := r.Response.Request; sent != nil {
+			session = driverkit.SessionRedactor(sent.Header)
+		}
 	}
 	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() != "UnknownError" {
-		a.Code, a.Message = api.ErrorCode(), api.ErrorMessage()
+		a.Code, a.Message = api.ErrorCode(), session.Text(api.ErrorMessage())
 	}
 	if noToken, ok := errors.AsType[*cloud.Error](err); ok { // of identityToken
 		return driverkit.WithOp(op, noToken).(*cloud.Error) //nolint:errorlint,forcetypeassert // WithOp returns nothing else

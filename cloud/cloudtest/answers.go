@@ -301,11 +301,11 @@ func (k *kit) quoted(row ErrorRow) {
 	d := k.f.Driver()
 	redactor := cloud.RedactorOf(d, k.f.Credentials)
 	for _, quote := range quotesOf(d, k.f.Credentials) {
+		m, a := k.machine(), k.account()
 		fault := k.proxy.Inject(Fault{Kind: Answer, Match: row.Match, Times: Forever, Reply: Reply{
 			Status: row.Reply.Status, Header: row.Reply.Header,
 			Body: message.ReplaceAllString(row.Reply.Body, "${1}limit of token '"+quote+"' reached "),
 		}})
-		m, a := k.machine(), k.account()
 		err := k.call(row.Op, a, m)
 		fault.Undo()
 		if err == nil {

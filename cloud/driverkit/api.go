@@ -70,18 +70,17 @@ func (a API) Do(ctx context.Context, op string, c Call) *cloud.Error {
 		return NoAnswer(ctx, op, err)
 	}
 	if answer.StatusCode/100 != http.StatusOK/100 {
-		return a.Errors.Error(op, a.refusal(answer, body, c.redactor()))
+		return a.Errors.Error(op, a.refusal(answer, body, SessionRedactor(request.Header)))
 	}
 	return c.take(op, answer.Header, body)
 }
 
-// redactor masks what a refusal may quote of the headers that the call logs in with: the token of a
-// session is in no Secret, so that only the call knows it.
-func (c Call) redactor() *cloud.Redactor {
+// SessionRedactor masks what the headers of a request log in with: a cloud's answer may quote it, and
+// the token of a session is in no Secret, so that only the request knows it.
+func SessionRedactor(request http.Header) *cloud.Redactor {
 	var secrets []string
-	for key, value := range c.Header {
-		switch http.CanonicalHeaderKey(key) {
-		case "Authorization", "X-Auth-Token", "X-Subject-Token", "Cookie":
+	for _, key := range []string{"Authorization", "X-Auth-Token", "X-Subject-Token", "X-Amz-Security-Token", "Cookie"} {
+		for _, value := range request.Values(key) {
 			secrets = append(secrets, strings.TrimPrefix(value, "Bearer "))
 		}
 	}

@@ -38,6 +38,9 @@ func (r *Resolver) judgeLogin(out *Resolved, gone, problems []cloud.Problem) fin
 		}
 	}
 	found.add(machinev1.ReasonSecretNotFound, gone...)
+	if len(lacking) > 0 { // what masks is not made for each look at a class
+		lacking = cloud.RedactorOf(out.Driver, out.Credentials).Problems(lacking)
+	}
 	found.add(machinev1.ReasonInvalidSecret, lacking...)
 	if mixed != "" {
 		found.add(machinev1.ReasonInvalidSecret, cloud.Problem{
@@ -90,7 +93,7 @@ func (r *Resolver) alternatives(of Resolved, problems []cloud.Problem, ownNamesp
 	var found []Resolved
 	with := func(creds cloud.Credentials, from string) {
 		var all findings
-		all.add(machinev1.ReasonInvalidSecret, of.Driver.CheckSecret(of.Class, creds)...)
+		all.add(machinev1.ReasonInvalidSecret, cloud.RedactorOf(of.Driver, creds).Problems(of.Driver.CheckSecret(of.Class, creds))...)
 		all.add(machinev1.ReasonInvalidSpec, problems...)
 		one := of
 		one.Credentials, one.from = creds, from
