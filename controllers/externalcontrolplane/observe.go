@@ -109,7 +109,7 @@ func (c *Controller) observeConnection(ctx context.Context, s *scope) {
 // secretKey is where the kubeconfig of the Cluster is.
 // Source: Cluster API contract v1beta2, control plane, "Cluster kubeconfig management".
 func (s *scope) secretKey() client.ObjectKey {
-	return client.ObjectKey{Namespace: s.cluster.Namespace, Name: s.cluster.Name + "-kubeconfig"}
+	return client.ObjectKey{Namespace: s.cluster.Namespace, Name: s.cluster.Name + kubeconfig.Suffix}
 }
 
 // reconnecting reports whether the API server has answered a moment ago: a connection

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -98,7 +99,8 @@ func passing(ctx context.Context, err error) answer {
 	case apierrors.IsConflict(err):
 		return waiting(soon, "An object has changed meanwhile; it is read again")
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
-		return waiting(last, "There is no connection to the workload cluster")
+		return waiting(last, "There is no connection to the workload cluster; look at the condition %s of its MCMCluster and "+
+			"at %s of its Cluster", infrav1.KubeconfigSafeCondition, clusterv1.ClusterRemoteConnectionProbeCondition)
 	case apierrors.IsForbidden(err):
 		return waiting(last, "An API server refuses what the update needs: %v", err)
 	}
