@@ -99,10 +99,11 @@ func (c *Cloud) equip(r *Resource, in VMInput, network Network, now time.Time) {
 	root := Disk{SizeGiB: image.RootDiskGiB, VM: r.ID, DeleteWithVM: true}
 	if in.RootDisk != nil {
 		root.SizeGiB, root.Type, root.DeleteWithVM = in.RootDisk.SizeGiB, in.RootDisk.Type, !in.RootDisk.Keep
+		root.Keep, root.Used = in.RootDisk.Keep, in.RootDisk.Keep
 	}
 	for _, id := range in.DataDisks {
 		disk := c.all[id]
-		disk.Disk.VM, disk.Disk.DeleteWithVM = r.ID, !disk.Disk.Keep
+		disk.Disk.VM, disk.Disk.DeleteWithVM, disk.Disk.Used = r.ID, !disk.Disk.Keep, disk.Disk.Keep
 		c.changed(disk, now)
 	}
 	tags := maps.Clone(in.Tags)

@@ -88,6 +88,7 @@ type Disk struct {
 	Type         string `json:"type,omitempty"`
 	VM           string `json:"vm,omitempty"`   // what it is attached to
 	Keep         bool   `json:"keep,omitempty"` // as it was asked for: it stays when its VM goes
+	Used         bool   `json:"used,omitempty"` // of a disk that is kept: it was made for a VM that was made
 	DeleteWithVM bool   `json:"deleteWithVM,omitempty"`
 }
 

@@ -62,11 +62,15 @@ func (s *spec) retentionTags(d diskSpec) map[string]string {
 	return nil
 }
 
-// retentionOf returns what becomes of a disk. One without a tag goes with its VM: its class kept none.
+// retentionOf returns what becomes of a disk. One without a tag goes with its VM: its class kept none. One
+// that never was part of a VM is what a failed creation has left, and has no data.
 func retentionOf(item Resource) cloud.Retention {
 	tag, tagged := item.Tags[cloud.OnTerminationTag]
-	if item.Disk == nil || !tagged {
+	switch {
+	case item.Disk == nil || !tagged:
 		return ""
+	case tag == string(cloud.RetentionKeep) && item.Disk.VM == "" && item.Disk.Keep && !item.Disk.Used:
+		return cloud.RetentionDelete
 	}
 	return cloud.RetentionOf(tag)
 }

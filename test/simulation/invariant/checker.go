@@ -76,6 +76,7 @@ func Rules() []Rule { return slices.Concat(nativeRules(), clusterAPIRules(), res
 func nativeRules() []Rule {
 	return []Rule{
 		{Name: "AtMostOneVM", Resource: atMostOneVM},
+		{Name: "KeptDisksStay", Resource: keptDisksStay},
 		{Name: "IntentFirst", Resource: intentFirst},
 		{Name: "NoSecondVM", Resource: noSecondVM},
 		{Name: "InZoneOfClass", Resource: inZoneOfClass},

@@ -25,6 +25,17 @@ func (c *Checker) ended(before *sim.Resource, now sim.Resource) bool {
 	return before != nil && now.VM != nil && before.Deleting.IsZero() && !now.Deleting.IsZero() && now.GoneBy == c.Account
 }
 
+// keepsData reports whether a resource is a disk that was to outlive its VM when that was made.
+func keepsData(r sim.Resource) bool { return r.Disk != nil && r.Disk.Keep && r.Disk.Used }
+
+// keptDisksStay: no manager deletes a disk that was to outlive its VM, whatever classes say by then.
+func keptDisksStay(c *Checker, before *sim.Resource, now sim.Resource, _ *Writer) error {
+	if before == nil || !keepsData(now) || !before.Deleting.IsZero() || now.Deleting.IsZero() || now.GoneBy != c.Account {
+		return nil
+	}
+	return fmt.Errorf("disk %s of %s is deleted, and was to outlive its VM", now.ID, now.Name())
+}
+
 // atMostOneVM: a machine never has two VMs.
 func atMostOneVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	id := now.Tags[ownerTag]

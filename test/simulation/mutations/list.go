@@ -145,6 +145,9 @@ func orphans() []Mutation {
 		{"orphans are removed however many there are", []Target{
 			{orphan, "(*Controller).brake", Begin(`return arg2, nil`)},
 		}},
+		{"what outlives a VM goes with it all the same", []Target{
+			{"cloud/sim", "retentionOf", Begin(`return ""`)},
+		}},
 		{"the collector takes what belongs to a Cluster that is not here", []Target{
 			{orphan, "(*mcmSnapshot).Find", Drop(`a.held`)},
 			{orphan, "(*mcmMachines).originByID", Before(`len(l.Items) != 1`, `if len(l.Items) == 0 { return origin{}, nil }`)},
