@@ -333,6 +333,10 @@ func TestAccount(t *testing.T) {
 			!errors.Is(err, ErrClosed) {
 			t.Errorf("set tags while the fence is closed: %v", err)
 		}
+		if err := cloud.RecordRetention(t.Context(), a, cloud.Class{}, nil); cloud.CodeOf(err) != cloud.Unavailable ||
+			!errors.Is(err, ErrClosed) {
+			t.Errorf("record retention while the fence is closed: %v", err)
+		}
 		if err := cloud.RemoveBootData(t.Context(), a, cloud.Ref{}); cloud.CodeOf(err) != cloud.Unavailable ||
 			!errors.Is(err, ErrClosed) {
 			t.Errorf("remove boot data while the fence is closed: %v", err)

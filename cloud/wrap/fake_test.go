@@ -2,6 +2,7 @@ package wrap_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 	"time"
@@ -104,6 +105,11 @@ func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) e
 		return nil
 	}
 	return a.tags(ctx, r, obsolete)
+}
+
+func (a *account) RecordRetention(context.Context, cloud.Class, []cloud.Resource) error {
+	a.count("retention")
+	return errors.New("refused with s3cret-value")
 }
 
 func (a *account) Register(context.Context, cloud.Ref, []string) (cloud.Registration, error) {

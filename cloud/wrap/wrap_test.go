@@ -108,6 +108,21 @@ func TestStandardSetsTags(t *testing.T) {
 	}
 }
 
+// TestRetentionPassesThrough: a decorator that did not ask the account below would leave what outlives
+// its VM without a record, and say nothing.
+func TestRetentionPassesThrough(t *testing.T) {
+	t.Parallel()
+	fake := &account{}
+	var a cloud.Account = fake
+	for _, around := range wrap.Standard(wrap.Options{}) {
+		a = around(info("s3cret-value"), a)
+	}
+	err := cloud.RecordRetention(t.Context(), a, cloud.Class{}, []cloud.Resource{{ID: "d-1"}})
+	if cloud.CodeOf(err) != cloud.Unknown || strings.Contains(err.Error(), "s3cret") || fake.made("retention") != 1 {
+		t.Errorf("got %v after %d calls, want one, and its error without the secret", err, fake.made("retention"))
+	}
+}
+
 // plain is an account without tags that can change.
 type plain struct{ cloud.Account }
 

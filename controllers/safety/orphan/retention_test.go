@@ -1,6 +1,8 @@
 package orphan
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,5 +83,50 @@ func TestRemovedIsWhatWent(t *testing.T) {
 	w.pass("a", 20*time.Minute)
 	if n := removed(); n != 1 {
 		t.Errorf("reported %d times as removed, want once", n)
+	}
+}
+
+// recorder is an account that remembers which parts are recorded.
+type recorder struct {
+	cloud.Account
+	ids []string
+}
+
+func (r *recorder) RecordRetention(_ context.Context, _ cloud.Class, parts []cloud.Resource) error {
+	for _, p := range parts {
+		r.ids = append(r.ids, p.ID)
+	}
+	return nil
+}
+
+// TestOlderPartsAreRecorded: a scan has the parts of VMs tagged that lack it while the cloud shows what was
+// decided about them, many VMs in several scans, and no others.
+func TestOlderPartsAreRecorded(t *testing.T) {
+	t.Parallel()
+	part := func(id string, change func(r *cloud.Resource)) cloud.Resource {
+		r := cloud.Resource{
+			Kind: cloud.KindDisk, ID: id, OwnerID: "o", Attached: true, Retention: cloud.RetentionKeep, Tags: map[string]string{},
+		}
+		change(&r)
+		return r
+	}
+	account := &recorder{}
+	o := &observation{account: account, resources: []cloud.Resource{
+		part("older", func(*cloud.Resource) {}),
+		part("changed-by-hand", func(r *cloud.Resource) { r.Tags[cloud.OnTerminationTag] = "delete" }),
+		part("recorded", func(r *cloud.Resource) { r.Tags[cloud.OnTerminationTag] = "keep" }),
+		part("loose", func(r *cloud.Resource) { r.Attached, r.Retention = false, cloud.RetentionUndecided }),
+		part("of-mcm", func(r *cloud.Resource) { r.OwnerID = "" }),
+		part("of-a-cloud-that-keeps-nothing", func(r *cloud.Resource) { r.Retention = "" }),
+	}}
+	w := newEnv(t, Options{}, machineClass("a"))
+	w.controller.recordRetention(t.Context(), o)
+	if got := strings.Join(account.ids, " "); got != "older changed-by-hand" {
+		t.Errorf("recorded are %s, want older and changed-by-hand", got)
+	}
+	account.ids, o.resources = nil, slices.Repeat(o.resources[:1], recordedAtOnce+1)
+	w.controller.recordRetention(t.Context(), o)
+	if n := len(account.ids); n != recordedAtOnce {
+		t.Errorf("%d are recorded in one scan, want %d", n, recordedAtOnce)
 	}
 }
