@@ -105,7 +105,8 @@ func TestOlderPartsAreRecorded(t *testing.T) {
 	t.Parallel()
 	part := func(id string, change func(r *cloud.Resource)) cloud.Resource {
 		r := cloud.Resource{
-			Kind: cloud.KindDisk, ID: id, OwnerID: "o", Attached: true, Retention: cloud.RetentionKeep, Tags: map[string]string{},
+			Kind: cloud.KindDisk, ID: id, OwnerID: "o", Attached: true, Retention: cloud.RetentionKeep,
+			Tags: map[string]string{},
 		}
 		change(&r)
 		return r
