@@ -22,3 +22,11 @@ type Offline struct{ Judge }
 func (Offline) Open(context.Context, cloud.Class, cloud.Credentials) (cloud.Account, error) {
 	return nil, cloud.Errorf(cloud.Invalid, "open account", "Offline", "this program calls no cloud")
 }
+
+// SecretsIn is that of the Judge, if it has one.
+func (o Offline) SecretsIn(key string, value []byte) (secrets []string, ok bool) {
+	if reader, is := o.Judge.(cloud.SecretReader); is {
+		return reader.SecretsIn(key, value)
+	}
+	return nil, false
+}

@@ -106,6 +106,26 @@ func TestAPIRefusals(t *testing.T) {
 	}
 }
 
+// TestAPIMasksTheSession: an answer that quotes what the call logged in with shows none of it. The
+// token of a session is in no Secret, so that nothing else can know it.
+func TestAPIMasksTheSession(t *testing.T) {
+	t.Parallel()
+	const token = "ya29.Zk3v0Qm81LxWcPeT7sYbHn5JrAu2DgKf"
+	for key, value := range map[string]string{
+		"Authorization": "Bearer " + token, "x-auth-token": token, "X-Amz-Security-Token": token, "Cookie": token,
+	} {
+		a := apiOf(func(*http.Request) (*http.Response, error) {
+			return reply(http.StatusForbidden, `{"code":"c","message":"token `+token[:20]+` is not valid"}`, nil), nil
+		})
+		e := a.Do(t.Context(), "op", driverkit.Call{
+			Method: http.MethodGet, URL: "http://cloud.example/x", Header: map[string]string{key: value},
+		})
+		if e == nil || !strings.Contains(e.Error(), "token [redacted] is not valid") {
+			t.Errorf("%s: got %v, want the text without the token", key, e)
+		}
+	}
+}
+
 func TestAPITimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
