@@ -213,6 +213,10 @@ type Ref struct {
 	Class      Class     // supplies region, endpoint and ownership tags
 	State      string    // last checkpoint, empty if there was none
 	Created    time.Time // of the machine object
+
+	// Scope is what Scoper.Scope said when the VM was asked for, or first seen; empty if that is
+	// not known. It is compared in package wrap, once for all clouds.
+	Scope string
 }
 
 // TagPrefix begins the keys of CreateRequest.Tags; the rest of a key is letters,

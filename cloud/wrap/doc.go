@@ -5,6 +5,7 @@
 //
 // Standard puts them into the right order. From the caller to the cloud:
 //
+//	Scopes          no other account's answer about a machine is believed
 //	SharedListing   one listing for everyone who asks in a period
 //	PacedDeletions  a deletion is not asked about sooner than the cloud said
 //	Offerings       what is sold out is not asked for again at once

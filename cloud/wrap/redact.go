@@ -95,6 +95,13 @@ func (a *redactor) Capacity(ctx context.Context, c cloud.Class) (capacity cloud.
 	return a.Account.Capacity(ctx, c)
 }
 
+// Scope is no secret, also where it stands in the Secret: masked, all accounts would be called the same.
+func (a *redactor) Scope(ctx context.Context, c cloud.Class) (scope string, err error) {
+	defer func() { err = a.fix(opScope, err, nil) }()
+	defer a.caught(opScope, &err)
+	return cloud.Scope(ctx, a.Account, c)
+}
+
 func (a *redactor) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) (err error) {
 	defer func() { err = a.fix(opTags, err, nil) }()
 	defer a.caught(opTags, &err)

@@ -95,6 +95,13 @@ func (a timed) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, err
 	return capacity, said(err)
 }
 
+func (a timed) Scope(ctx context.Context, c cloud.Class) (string, error) {
+	ctx, cancel, said := limit(ctx, opScope, a.t.Get)
+	defer cancel()
+	scope, err := cloud.Scope(ctx, a.Account, c)
+	return scope, said(err)
+}
+
 func (a timed) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
 	ctx, cancel, said := limit(ctx, opTags, a.t.Tags)
 	defer cancel()

@@ -39,7 +39,7 @@ func Standard(o Options) []cloud.Middleware {
 		all = append(all, Trace(o.Spans))
 	}
 	return append(all, Budget(o.Rate, o.Rates, clock), Offerings(o.SoldOut, clock), PacedDeletions(clock),
-		SharedListing(o.Listing, clock))
+		SharedListing(o.Listing, clock), Scopes())
 }
 
 // StandardWith is Standard with the metrics registered on r. It panics when
@@ -82,6 +82,11 @@ func (l layer) Close() error {
 // Admit asks the account below.
 func (l layer) Admit(ctx context.Context, r cloud.CreateRequest) error {
 	return cloud.Admit(ctx, l.Account, r)
+}
+
+// Scope asks the account below.
+func (l layer) Scope(ctx context.Context, c cloud.Class) (string, error) {
+	return cloud.Scope(ctx, l.Account, c)
 }
 
 // SetTags asks the account below.
@@ -131,4 +136,5 @@ const (
 	opBootData   = "remove boot data"
 	opRegister   = "register VM"
 	opDeregister = "deregister VM"
+	opScope      = "name the account"
 )

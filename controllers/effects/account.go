@@ -27,6 +27,11 @@ func (a loggedAccount) Admit(ctx context.Context, r cloud.CreateRequest) error {
 	return cloud.Admit(ctx, a.Account, r)
 }
 
+// Scope asks the account below.
+func (a loggedAccount) Scope(ctx context.Context, c cloud.Class) (string, error) {
+	return cloud.Scope(ctx, a.Account, c)
+}
+
 // Close closes the account below if it can be closed.
 func (a loggedAccount) Close() error {
 	if c, ok := a.Account.(io.Closer); ok {
