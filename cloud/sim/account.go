@@ -48,6 +48,11 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	return one(op, r, vms)
 }
 
+// Scope is the account of the Secret in the region of the class. It takes no call.
+func (a *account) Scope(_ context.Context, c cloud.Class) (string, error) {
+	return "account " + a.client.who.Account + ", region " + c.Region, nil
+}
+
 // Reboot boots the VM of r again.
 func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 	const op = "reboot VM"

@@ -1,6 +1,7 @@
 package inframachine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -114,12 +115,14 @@ func nodeHealthy(m *clusterv1.Machine) bool {
 // VM's id: one that was lost, or that
 // was written in a form that its Node does not carry, while no other object has it.
 func (c *Controller) recordIdentity(ctx context.Context, p *pass, found cloud.VM) error {
-	if p.object.Annotations[infrav1.MadeFromAnnotation] == "" {
+	c.engine.Seen(ctx, c.owner(p), found)
+	if p.object.Annotations[infrav1.MadeFromAnnotation] == "" || p.did.scope != "" {
 		err := c.patch(ctx, p, func(o *infrav1.MCMMachine) {
 			machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, className(o))
+			machinev1.SetOrRemoveAnnotation(o, machinev1.CloudScopeAnnotation, cmp.Or(p.did.scope, c.owner(p).Scope()))
 		})
 		if err != nil {
-			return fmt.Errorf("record class: %w", err)
+			return fmt.Errorf("record class and account: %w", err)
 		}
 	}
 	was, is := p.object.Spec.ProviderID, found.NodeProviderID

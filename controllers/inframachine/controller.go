@@ -172,7 +172,7 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 // patch applies change to metadata and spec, and writes what differs, if anything
 // does. It fails on a stale object.
 func (c *Controller) patch(ctx context.Context, p *pass, change func(*infrav1.MCMMachine)) error {
-	changed, err := patch.Change(ctx, c.Client, p.object, change)
+	changed, err := patch.Change(ctx, c.Client, p.object, vm.CarryScope(p.did.scope, change))
 	p.object = changed
 	return err
 }

@@ -205,11 +205,13 @@ func (c *Controller) switchClass(ctx context.Context, p *pass, to string) error 
 		p.did.vmCondition = switching(className(p.object), to)
 		return nil
 	}
+	c.owner(p).NoteScope("") // what follows is asked for in the place of the other class
 	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
 		machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, to)
 		machinev1.SetAnnotation(o, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(o)+1))
 		for _, ofFormer := range []string{
 			machinev1.NextClassAnnotation, machinev1.ZoneAnnotation, infrav1.CloudStateAnnotation,
+			machinev1.CloudScopeAnnotation,
 		} {
 			delete(o.Annotations, ofFormer)
 		}

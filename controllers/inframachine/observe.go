@@ -46,6 +46,7 @@ type observation struct {
 // outcomes are what the steps did, and what they found out.
 type outcomes struct {
 	vm       *cloud.VM // as the cloud showed it in this pass; nil if it was not asked
+	scope    string    // account of the cloud that the next write records; empty: none
 	complete bool      // nothing is left to be done for the VM
 
 	// network is what the VM is asked for with; nil: it wants no static addresses, or they

@@ -44,6 +44,7 @@ func (c *Controller) owner(p *pass) vmOwner {
 		Patch: func(ctx context.Context, change func(client.Object)) error {
 			return c.patch(ctx, p, func(o *infrav1.MCMMachine) { change(o) })
 		},
+		Noted: &p.did.scope,
 	}, p}
 }
 
@@ -55,7 +56,7 @@ func (o vmOwner) Ref() cloud.Ref {
 	m := o.p.object
 	return cloud.Ref{
 		Name: m.Name, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID,
-		State: m.Annotations[infrav1.CloudStateAnnotation], Created: m.CreationTimestamp.Time,
+		State: m.Annotations[infrav1.CloudStateAnnotation], Created: m.CreationTimestamp.Time, Scope: o.Scope(),
 	}
 }
 
@@ -84,6 +85,21 @@ func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
 		}
 	}
 	return use, err
+}
+
+// ScopesInUse are those of the MCMMachines of the class.
+func (o vmOwner) ScopesInUse(ctx context.Context) ([]string, error) {
+	var list infrav1.MCMMachineList
+	err := o.Client.List(ctx, &list, client.InNamespace(o.p.object.Namespace),
+		client.MatchingFields{index.MCMMachineByClass: o.p.usedClass()})
+	var used []string
+	for i := range list.Items {
+		m := &list.Items[i]
+		if m.UID != o.p.object.UID && m.Spec.ProviderID != "" && className(m) == o.p.usedClass() {
+			used = append(used, m.Annotations[machinev1.CloudScopeAnnotation])
+		}
+	}
+	return used, err
 }
 
 // ControlPlane reports whether the Machine is one of a control plane.
@@ -117,8 +133,10 @@ func (o vmOwner) OtherClasses(ctx context.Context) ([]class.Resolved, error) {
 
 // RecordClass persists from which class the VM is.
 func (o vmOwner) RecordClass(ctx context.Context, name string) error {
+	o.NoteScope("")
 	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
 		machinev1.SetAnnotation(m, infrav1.MadeFromAnnotation, name)
+		delete(m.Annotations, machinev1.CloudScopeAnnotation)
 	})
 }
 

@@ -272,7 +272,7 @@ func (c *Controller) write(ctx context.Context, p *pass, failure error) error {
 // patchMachine applies change to the Machine's metadata and spec, and writes
 // the differences, if there are any. It fails on a stale object.
 func (c *Controller) patchMachine(ctx context.Context, p *pass, change func(*machinev1.Machine)) error {
-	changed, err := patch.Change(ctx, c.Client, p.machine, change)
+	changed, err := patch.Change(ctx, c.Client, p.machine, vm.CarryScope(p.did.scope, change))
 	p.machine = changed
 	return err
 }

@@ -275,12 +275,14 @@ func (c *Controller) switchClass(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
+	c.owner(p).NoteScope("") // what follows is asked for in the place of the next class
 	requeueAfter(p, time.Millisecond)
 	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		m.Spec.Class.Name = next
 		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(m)+1))
 		delete(m.Annotations, machinev1.NextClassAnnotation)
 		delete(m.Annotations, machinev1.ZoneAnnotation)
+		delete(m.Annotations, machinev1.CloudScopeAnnotation)
 	})
 }
 

@@ -51,6 +51,7 @@ type observation struct {
 type outcomes struct {
 	vm      *cloud.VM // what the cloud returned in this pass; nil if it was not asked
 	created bool      // the VM is complete and recorded
+	scope   string    // account of the cloud that the next write records; empty: none
 
 	createErr            error       // why there is no VM
 	otherClasses         string      // why it gets none of another class of the pool either; empty: there is no other

@@ -37,6 +37,7 @@ func (c *Controller) owner(p *pass) vmOwner {
 		Patch: func(ctx context.Context, change func(client.Object)) error {
 			return c.patchMachine(ctx, p, func(m *machinev1.Machine) { change(m) })
 		},
+		Noted: &p.did.scope,
 	}, p}
 }
 
@@ -48,7 +49,7 @@ func (o vmOwner) Ref() cloud.Ref {
 	m := o.p.machine
 	return cloud.Ref{
 		Name: m.Name, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID,
-		State: m.Status.LastKnownState, Created: m.CreationTimestamp.Time,
+		State: m.Status.LastKnownState, Created: m.CreationTimestamp.Time, Scope: o.Scope(),
 	}
 }
 
@@ -75,6 +76,21 @@ func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
 		}
 	}
 	return use, err
+}
+
+// ScopesInUse are those of the Machines of the class.
+func (o vmOwner) ScopesInUse(ctx context.Context) ([]string, error) {
+	var list machinev1.MachineList
+	err := o.Client.List(ctx, &list, client.InNamespace(o.p.machine.Namespace),
+		client.MatchingFields{index.MachineByClass: o.p.machine.Spec.Class.Name})
+	var used []string
+	for i := range list.Items {
+		m := &list.Items[i]
+		if m.UID != o.p.machine.UID && m.Spec.ProviderID != "" && m.Spec.Class.Name == o.p.machine.Spec.Class.Name {
+			used = append(used, m.Annotations[machinev1.CloudScopeAnnotation])
+		}
+	}
+	return used, err
 }
 
 // RecordIntent persists which tags the VM will get, where they may change, and that the cloud
@@ -105,7 +121,11 @@ func (o vmOwner) OtherClasses(ctx context.Context) ([]class.Resolved, error) {
 
 // RecordClass persists the class in the spec.
 func (o vmOwner) RecordClass(ctx context.Context, name string) error {
-	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) { m.Spec.Class.Name = name })
+	o.NoteScope("")
+	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
+		m.Spec.Class.Name = name
+		delete(m.Annotations, machinev1.CloudScopeAnnotation)
+	})
 }
 
 // RecordState persists the driver's checkpoint where MCM keeps it.

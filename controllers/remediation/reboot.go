@@ -76,6 +76,7 @@ func (c *Controller) account(ctx context.Context, p *pass) (cloud.Account, cloud
 	return account, cloud.Ref{
 		Name: o.Name, OwnerID: machinev1.OwnerID(o), ProviderID: o.Spec.ProviderID, Class: resolved.Class,
 		State: o.Annotations[infrav1.CloudStateAnnotation], Created: o.CreationTimestamp.Time,
+		Scope: o.Annotations[machinev1.CloudScopeAnnotation],
 	}, err
 }
 

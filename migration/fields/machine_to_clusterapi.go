@@ -137,11 +137,12 @@ func (c *toClusterAPI) add(m *machinev1.Machine, out clusterv1.Machine, template
 }
 
 // tagsOfVM are the annotations of an object that record how its VM is tagged, that the cloud
-// keeps its boot data, and which load balancers it is registered with.
+// keeps its boot data, which load balancers it is registered with, and in which account it is.
 func tagsOfVM(o metav1.Object) map[string]string {
 	out := map[string]string{machinev1.OwnerIDAnnotation: ownerIDOf(o)}
 	for _, record := range []string{
 		machinev1.AppliedTagsAnnotation, machinev1.BootDataAnnotation, machinev1.LoadBalancersAnnotation,
+		machinev1.CloudScopeAnnotation,
 	} {
 		if text := o.GetAnnotations()[record]; text != "" {
 			out[record] = text

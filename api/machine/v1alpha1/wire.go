@@ -325,6 +325,9 @@ const (
 	// ZoneAnnotation on a Machine or MCMMachine is the zone that was chosen for its VM
 	// among those of a class that has several.
 	ZoneAnnotation = "mcm.cluster.x-k8s.io/zone"
+	// CloudScopeAnnotation on a Machine or MCMMachine names the account of the cloud that its VM
+	// was asked for in, or was first seen in. Other accounts are not believed about the VM.
+	CloudScopeAnnotation = "mcm.cluster.x-k8s.io/cloud-scope"
 	// OrdinalsAnnotation on a MachineSet is its reservation of ordinals, which the names
 	// of its Machines follow from.
 	OrdinalsAnnotation = "mcm.cluster.x-k8s.io/ordinals"

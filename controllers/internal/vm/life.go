@@ -25,6 +25,7 @@ type Owner interface {
 	Choice
 	Placement
 	Recorder
+	ScopeRecorder
 }
 
 // Subject is what an owner asks for, as the pass has read it and written it since.
@@ -92,7 +93,15 @@ func (e *Engine) Get(ctx context.Context, o Owner) (cloud.VM, error) {
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	return account.Get(ctx, refOf(o, resolved))
+	ref, err := e.ref(ctx, account, o, resolved)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	found, err := account.Get(ctx, ref)
+	if err == nil {
+		e.Seen(ctx, o, found)
+	}
+	return found, err
 }
 
 // Ensure returns the owner's VM, recorded, and creates it if there is none. It
@@ -123,6 +132,11 @@ func (e *Engine) Ensure(ctx context.Context, o Owner) (cloud.VM, error) {
 	if err := o.RecordVM(ctx, made); err != nil {
 		return made, fmt.Errorf("record VM %s: %w", made.ProviderID, err)
 	}
+	if o.Ref().ProviderID == "" && o.Ref().Scope == "" { // the record of the VM has not taken it along
+		if err := o.RecordScope(ctx, scopeOf(ctx, account, resolved)); err != nil {
+			return made, fmt.Errorf("record account of VM: %w", err)
+		}
+	}
 	return made, nil
 }
 
@@ -131,13 +145,25 @@ func (e *Engine) create(ctx context.Context, account cloud.Account, resolved cla
 	request cloud.CreateRequest,
 ) (cloud.VM, error) {
 	w := want{Request: request, Next: o.RecordAttempt}
-	w.Request.Ref, w.Request.Checkpoint = refOf(o, resolved), o.RecordState
+	var err error
+	if w.Request.Ref, err = e.ref(ctx, account, o, resolved); err != nil {
+		return cloud.VM{}, err
+	}
+	if others := w.Request.Scope; others != "" && o.Ref().Scope == "" && w.Request.ProviderID == "" {
+		return cloud.VM{}, cloud.WrongScope("create VM", others, scopeOf(ctx, account, resolved))
+	}
+	w.Request.Checkpoint = o.RecordState
 	if w.Attempt, w.Spent = o.Attempt(); w.Request.ProviderID == "" {
 		if err := e.prepare(ctx, account, resolved, o, &w); err != nil {
 			return cloud.VM{}, err
 		}
 	}
-	return e.ensure(ctx, account, resolved.Driver.Traits(), w)
+	recorded := w.Request.Scope
+	made, err := e.ensure(ctx, account, resolved.Driver.Traits(), w)
+	if failed := e.recordAsked(ctx, account, resolved, o, recorded, err); failed != nil {
+		return cloud.VM{}, fmt.Errorf("record account of VM: %w", failed)
+	}
+	return made, err
 }
 
 // usableClass returns the class of a VM that is to be created, or that exists and
@@ -183,6 +209,7 @@ func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved cl
 			return err
 		}
 	}
+	e.noteScope(ctx, account, resolved, o)
 	if err := o.RecordIntent(ctx); err != nil {
 		return fmt.Errorf("record intent: %w", err)
 	}
@@ -220,7 +247,11 @@ func (e *Engine) removeOne(ctx context.Context, o Owner) (cloud.Deletion, error)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
-	return e.remove(ctx, account, resolved.Driver.Traits(), refOf(o, resolved))
+	ref, err := e.ref(ctx, account, o, resolved)
+	if err != nil {
+		return cloud.Deletion{}, err
+	}
+	return e.remove(ctx, account, resolved.Driver.Traits(), ref)
 }
 
 // Discard removes a VM that Ensure returned and that was not recorded.

@@ -15,6 +15,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
@@ -39,6 +40,9 @@ type object struct {
 	use        map[string]int // of the zones, by other machines
 	useErr     error
 	counted    int // how often use was asked for
+
+	noted  string   // scope that the next write takes along
+	scopes []string // of other machines
 }
 
 func (o *object) Class() (class.Resolved, error) { return o.class, o.classErr }
@@ -78,6 +82,9 @@ func (o *object) record(step string) error {
 	if step == o.refuses {
 		return errRefused
 	}
+	if o.noted != "" {
+		o.ref.Scope = o.noted
+	}
 	return nil
 }
 
@@ -95,7 +102,7 @@ func newLifeEnv(t *testing.T) *lifeEnv {
 	env := &lifeEnv{Env: harness.New(t, harness.At(start),
 		harness.With(fixture.Credentials("s", fixture.In[*corev1.Secret]("n"))))}
 	env.cloud = env.NewCloud()
-	env.registry = env.Registry(env.cloud)
+	env.registry = env.Registry(env.cloud, wrap.Scopes())
 	env.engine = New(env.Clock, noFormerLeader)
 	env.object = &object{ref: cloud.Ref{Name: "m", OwnerID: "owner", Created: start}, attempt: 1, wish: "sim-1b"}
 	env.useClass(func(*machinev1.MachineClass) {})

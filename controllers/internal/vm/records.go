@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -17,6 +18,39 @@ type Records struct {
 	Object func() client.Object
 	// Patch persists what change makes of the owner. It fails on a stale object.
 	Patch func(ctx context.Context, change func(client.Object)) error
+	// Noted is what NoteScope has noted in this pass. Whoever writes the object takes it along with
+	// CarryScope.
+	Noted *string
+}
+
+// CarryScope adds a scope that was noted to a change of an object, if that changes anything; empty adds
+// nothing.
+func CarryScope[T interface {
+	client.Object
+	DeepCopy() T
+}](noted string, change func(T)) func(T) {
+	if noted == "" {
+		return change
+	}
+	return func(o T) {
+		before := o.DeepCopy()
+		change(o)
+		if !equality.Semantic.DeepEqual(before, o) {
+			machinev1.SetAnnotation(o, machinev1.CloudScopeAnnotation, noted)
+		}
+	}
+}
+
+// Scope is the record of the account in which the VM is; empty if there is none.
+func (r Records) Scope() string { return r.get(machinev1.CloudScopeAnnotation) }
+
+// NoteScope has the next write of the object record a scope.
+func (r Records) NoteScope(scope string) { *r.Noted = scope }
+
+// RecordScope persists a scope now.
+func (r Records) RecordScope(ctx context.Context, scope string) error {
+	*r.Noted = ""
+	return r.set(ctx, machinev1.CloudScopeAnnotation, scope)
 }
 
 func (r Records) get(annotation string) string { return r.Object().GetAnnotations()[annotation] }

@@ -40,6 +40,9 @@ func (e *Engine) removeSecondOf(ctx context.Context, o Owner, with class.Resolve
 	}
 	ref := refOf(o, with)
 	ref.ProviderID, ref.State = "", "" // the checkpoint is of the VM that is gone
+	if own, err := o.Class(); err == nil && own.Place() != with.Place() {
+		ref.Scope = "" // a second one may be in another account
+	}
 	found, err := account.Get(ctx, ref)
 	if code := cloud.CodeOf(err); code == cloud.Throttled || code == cloud.Unavailable {
 		return cloud.Deletion{}, fmt.Errorf("look for a second VM: %w", err)

@@ -151,3 +151,13 @@ type substituted struct {
 
 // Class is the other class.
 func (s substituted) Class() (class.Resolved, error) { return s.with, nil }
+
+// Ref is the owner's. Where no record names its VM, that may be in another account than the one which
+// was asked for it with the owner's own class.
+func (s substituted) Ref() cloud.Ref {
+	ref := s.Owner.Ref()
+	if own, err := s.Owner.Class(); ref.ProviderID == "" && err == nil && own.Place() != s.with.Place() {
+		ref.Scope = ""
+	}
+	return ref
+}

@@ -37,6 +37,7 @@ type Engine struct {
 	mu       sync.Mutex
 	memories map[string]memory
 	zones    map[string]*zoneUse // by class
+	scopes   map[string]scopeUse // by class
 }
 
 // minRetry is when a cloud that gives no hint is asked again.
@@ -44,17 +45,18 @@ const minRetry = time.Second
 
 // memory is what the engine remembers of one machine's VM.
 type memory struct {
-	seen    time.Time // since when its providerID is known here; the VM was created before
-	created time.Time // last call of Create
-	unknown time.Time // when a call of Create last failed without an answer that tells its outcome
-	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
-	going   bool      // the cloud has accepted that it goes
-	absent  string    // the providerID of which a deletion has found nothing from the start
-	attempt int       // the latest one that was asked for, or looked for, here
-	refused int       // the attempt whose refusal the cloud would repeat for ever
-	unseen  bool      // a class has refused the look for a VM that nothing records
-	left    bool      // it has left its load balancers, as far as its deletion waits for that
-	logged  logged
+	seen      time.Time // since when its providerID is known here; the VM was created before
+	created   time.Time // last call of Create
+	unknown   time.Time // when a call of Create last failed without an answer that tells its outcome
+	missing   time.Time // since when the cloud shows nothing; zero if it does or was not asked
+	going     bool      // the cloud has accepted that it goes
+	absent    string    // the providerID of which a deletion has found nothing from the start
+	attempt   int       // the latest one that was asked for, or looked for, here
+	refused   int       // the attempt whose refusal the cloud would repeat for ever
+	unseen    bool      // a class has refused the look for a VM that nothing records
+	refusedIn string    // the account that has definitely refused every request for it
+	left      bool      // it has left its load balancers, as far as its deletion waits for that
+	logged    logged
 
 	tagFailures      int // changes of tags in a row that failed
 	bootDataFailures int // removals of boot data in a row that failed
@@ -63,7 +65,8 @@ type memory struct {
 // New returns an Engine that remembers nothing. formerLeader returns for how long a
 // request of a former leader may still take effect, see fence.Fence.
 func New(c clock.PassiveClock, formerLeader func() time.Duration) *Engine {
-	return &Engine{clock: c, formerLeader: formerLeader, memories: map[string]memory{}, zones: map[string]*zoneUse{}}
+	return &Engine{clock: c, formerLeader: formerLeader, memories: map[string]memory{}, zones: map[string]*zoneUse{},
+		scopes: map[string]scopeUse{}}
 }
 
 // Token is the idempotency token of one attempt of an owner: 36 characters in

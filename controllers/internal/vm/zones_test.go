@@ -190,3 +190,12 @@ func (o *object) RecordZone(_ context.Context, zone string) error {
 	}
 	return o.record("zone " + zone)
 }
+
+func (o *object) NoteScope(scope string) { o.noted = scope }
+
+func (o *object) RecordScope(_ context.Context, scope string) error {
+	o.ref.Scope, o.noted = scope, ""
+	return o.record("scope " + scope)
+}
+
+func (o *object) ScopesInUse(context.Context) ([]string, error) { return o.scopes, nil }

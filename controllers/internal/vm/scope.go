@@ -1,0 +1,137 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// ScopeRecorder is an Owner that keeps a record of the account of the cloud in which its VM is, which Ref
+// returns as Scope. Without it another account would say of a VM that it is gone.
+type ScopeRecorder interface {
+	// NoteScope has a scope persisted with the next write of the object; empty takes that back.
+	NoteScope(scope string)
+	// RecordScope persists a scope now; an empty one removes the record. It fails on a stale object.
+	RecordScope(ctx context.Context, scope string) error
+	// ScopesInUse are the records of the other machines of the class that have a VM, as far as
+	// caches show it, in any order.
+	ScopesInUse(ctx context.Context) ([]string, error)
+}
+
+// scopeUseAge is for how long the records of a class's other machines are not read again.
+const scopeUseAge = 30 * time.Second
+
+// scopeUse is which scope machines of a class without a record have, as the others show it.
+type scopeUse struct {
+	read  time.Time
+	now   string // where class and credentials lead
+	other string // where the others are; empty if they are there too, or if none has a record
+}
+
+// scopeOf names where account and class lead. It is empty where that cannot be told: it is neither
+// recorded nor compared then, and a machine with a record has to prove itself (wrap.Scopes).
+func scopeOf(ctx context.Context, account cloud.Account, with class.Resolved) string {
+	scope, err := cloud.Scope(ctx, account, with.Class)
+	if err != nil {
+		return ""
+	}
+	return scope
+}
+
+// ref is the Ref of a call that decides about the owner's VM. A machine without a record of its account,
+// e.g. because it is new or older than records, has that of the other machines of its class: a class whose
+// credentials were exchanged makes no VM elsewhere, and believes none to be gone.
+func (e *Engine) ref(ctx context.Context, account cloud.Account, o Owner, with class.Resolved) (cloud.Ref, error) {
+	ref := refOf(o, with)
+	_, isOther := o.(substituted)
+	now := scopeOf(ctx, account, with)
+	if ref.Scope != "" || isOther || cloud.IsVague(now) {
+		return ref, nil
+	}
+	key := classKey(with.Class)
+	e.mu.Lock()
+	known := e.scopes[key]
+	e.mu.Unlock()
+	if known.now != now || e.clock.Since(known.read) >= scopeUseAge {
+		used, err := o.ScopesInUse(ctx)
+		if err != nil {
+			return ref, fmt.Errorf("read the accounts of the class's machines: %w", err)
+		}
+		known = scopeUse{read: e.clock.Now(), now: now, other: otherScope(used, now)}
+		e.mu.Lock()
+		e.scopes[key] = known
+		e.mu.Unlock()
+	}
+	ref.Scope = known.other
+	return ref, nil
+}
+
+// otherScope returns the least scope in use, unless now is among them or none is known exactly.
+func otherScope(used []string, now string) string {
+	other := ""
+	for _, scope := range used {
+		switch {
+		case scope == now:
+			return ""
+		case !cloud.IsVague(scope) && (other == "" || scope < other):
+			other = scope
+		}
+	}
+	return other
+}
+
+// noteScope has where a VM is about to be asked for recorded with the intent. An account that has
+// definitely refused the request before is not recorded again: nothing is there.
+func (e *Engine) noteScope(ctx context.Context, account cloud.Account, with class.Resolved, o Owner) {
+	scope := scopeOf(ctx, account, with)
+	e.mu.Lock()
+	refused := e.memories[o.Ref().OwnerID].refusedIn
+	e.mu.Unlock()
+	if o.Ref().Scope == "" && scope != refused {
+		o.NoteScope(scope)
+	}
+}
+
+// recordAsked keeps the record of where a VM was asked for in line with how that ended. recorded is
+// the record before the call. What may have been made is recorded at once; after a definite refusal of
+// the only request nothing is there, and other credentials may follow.
+func (e *Engine) recordAsked(ctx context.Context, account cloud.Account, with class.Resolved, o Owner,
+	recorded string, failure error,
+) error {
+	scope := scopeOf(ctx, account, with)
+	code := cloud.CodeOf(failure)
+	switch {
+	case scope == "" || o.Ref().ProviderID != "":
+	case failure == nil:
+		o.NoteScope(scope) // goes with the record of the VM
+	case cloud.OutcomeUnknown(failure) && o.Ref().Scope == "":
+		return o.RecordScope(ctx, scope)
+	case (code == cloud.Denied || code == cloud.Invalid) && recorded == "" && o.Ref().State == "":
+		o.NoteScope("")
+		e.update(o.Ref().OwnerID, func(n *memory) { n.refusedIn = scope })
+		if o.Ref().Scope != "" {
+			return o.RecordScope(ctx, "")
+		}
+	}
+	return nil
+}
+
+// Seen notes that the cloud has shown the owner's VM through the account of its class. That proves in
+// which account the VM is, and is persisted with the next write where no exact record is.
+func (e *Engine) Seen(ctx context.Context, o Owner, found cloud.VM) {
+	_, isOther := o.(substituted)
+	ref := o.Ref()
+	if isOther || !cloud.IsVague(ref.Scope) || ref.OwnerID == "" || found.OwnerID != ref.OwnerID {
+		return
+	}
+	account, with, err := e.Account(ctx, o)
+	if err != nil {
+		return
+	}
+	if scope := scopeOf(ctx, account, with); scope != "" && scope != ref.Scope {
+		o.NoteScope(scope)
+	}
+}
