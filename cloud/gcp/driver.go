@@ -119,6 +119,7 @@ var (
 	_ cloud.ConsoleReader = (*account)(nil)
 	_ cloud.TagSetter     = (*account)(nil)
 	_ cloud.Registrar     = (*account)(nil)
+	_ cloud.Scoper        = (*account)(nil)
 )
 
 // Close lets no further call begin.

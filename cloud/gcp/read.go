@@ -35,7 +35,11 @@ func (a *account) find(ctx context.Context, op string, r cloud.Ref) (*instance, 
 	if err != nil {
 		return nil, driverkit.Restrict(err)
 	}
-	for _, at := range a.places(s, r) {
+	places, err := a.places(op, s, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range places {
 		i, err := a.client.get(ctx, op, at)
 		if err != nil {
 			return nil, driverkit.Restrict(err)
@@ -47,28 +51,39 @@ func (a *account) find(ctx context.Context, op string, r cloud.Ref) (*instance, 
 	return nil, nil //nolint:nilnil // there is none
 }
 
-// places returns where the instance of r can be; none if r names no machine, or if its providerID
-// is none of the project's.
-func (a *account) places(s *spec, r cloud.Ref) []place {
+// Scope is the project: the names of instances in their zones are those of a project.
+func (a *account) Scope(context.Context, cloud.Class) (string, error) {
+	return scopeOf(a.client.who.project), nil
+}
+
+func scopeOf(project string) string { return "project " + project }
+
+// places returns where the instance of r can be; none if r names no machine. A providerID of another
+// project is Denied: here it would not exist.
+func (a *account) places(op string, s *spec, r cloud.Ref) ([]place, error) {
 	var all []place
 	if r.ProviderID != "" {
-		if project, at, ok := decodeProviderID(r.ProviderID); ok && project == a.client.who.project {
-			all = append(all, at)
+		project, at, ok := decodeProviderID(r.ProviderID)
+		switch {
+		case !ok:
+			return nil, nil
+		case project != a.client.who.project:
+			return nil, cloud.WrongScope(op, scopeOf(project), scopeOf(a.client.who.project))
 		}
-		return all
+		return []place{at}, nil
 	}
 	for _, zone := range s.allZones() {
 		if r.Name != "" {
 			all = append(all, place{zone, r.Name})
 		}
 	}
-	return all
+	return all, nil
 }
 
 // zonesOf returns the zones that parts of r can be in.
-func (a *account) zonesOf(s *spec, r cloud.Ref) []string {
-	if at := a.places(s, r); r.ProviderID != "" && len(at) > 0 {
-		return []string{at[0].zone}
+func (*account) zonesOf(s *spec, r cloud.Ref) []string {
+	if _, at, ok := decodeProviderID(r.ProviderID); ok {
+		return []string{at.zone}
 	}
 	return s.allZones()
 }

@@ -50,7 +50,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestOtherProject: the providerID of another project's instance stands for none of this one's.
+// TestOtherProject: that an instance of another project does not exist in this one must not mean that it is
+// gone: neither a look nor a deletion says so, whatever the machine has recorded.
 func TestOtherProject(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
@@ -61,7 +62,10 @@ func TestOtherProject(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.ProviderID = strings.Replace(vm.ProviderID, "my-project", "other", 1)
-	if _, err := a.Get(t.Context(), m.Ref); cloud.CodeOf(err) != cloud.NotFound {
-		t.Errorf("get: got %v, want NotFound", err)
+	if _, err := a.Get(t.Context(), m.Ref); cloud.CodeOf(err) != cloud.Denied {
+		t.Errorf("get: got %v, want Denied", err)
+	}
+	if d, err := a.Delete(t.Context(), m.Ref); cloud.CodeOf(err) != cloud.Denied || d.Done {
+		t.Errorf("delete: got %+v, %v, want Denied", d, err)
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// Project is the one project of the double, and Region the one region.
+// Project is the project of the double, OtherProject another one, in which nothing is, and Region the one
+// region.
 const (
-	Project = "my-project"
-	Region  = "europe-west1"
+	Project      = "my-project"
+	OtherProject = "other-project"
+	Region       = "europe-west1"
 )
 
 // How long the double takes. An instance is placed on a host, then started; one that is deleted
@@ -36,6 +38,7 @@ type Options struct {
 type Cloud struct {
 	options Options
 	schema  schema
+	other   *Cloud // OtherProject; nil until it is asked for
 
 	mu       sync.Mutex
 	serial   int

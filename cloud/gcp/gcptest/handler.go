@@ -154,9 +154,20 @@ func roundTrip(v map[string]any) map[string]any {
 
 // handle calls what a method does.
 func (c *Cloud) handle(name string, q call) (map[string]any, *refusal) {
+	if q.values["project"] == OtherProject {
+		if c.other == nil {
+			c.other = New(c.options)
+		}
+		return c.other.handleIn(name, q)
+	}
 	if q.values["project"] != Project {
 		return nil, notFound("projects", q.values["project"])
 	}
+	return c.handleIn(name, q)
+}
+
+// handleIn calls what a method does in the project of c.
+func (c *Cloud) handleIn(name string, q call) (map[string]any, *refusal) {
 	if zone, has := q.values["zone"]; has && !zones()[zone] {
 		return nil, invalid("Invalid value for field 'zone': '%s'. Unknown zone.", zone)
 	}

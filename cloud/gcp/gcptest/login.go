@@ -45,6 +45,11 @@ var theKey = sync.OnceValue(func() *rsa.PrivateKey {
 // Key returns the JSON key of the service account, as Google Cloud writes it.
 func Key() []byte { return KeyAt("https://" + tokenHost + "/token") }
 
+// OtherKey is a key with which the service account works in another project, where nothing is.
+func OtherKey() []byte {
+	return []byte(strings.Replace(string(Key()), `"project_id": "`+Project+`"`, `"project_id": "`+OtherProject+`"`, 1))
+}
+
 // KeyAt is Key with another address that gives out tokens.
 func KeyAt(tokenURL string) []byte {
 	der, err := x509.MarshalPKCS8PrivateKey(theKey())
