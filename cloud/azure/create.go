@@ -86,7 +86,7 @@ type creation struct {
 // the name has to become free.
 func (c *creation) find(ctx context.Context) ([]cloud.VM, error) {
 	r := c.request
-	v, found, err := c.named(ctx, opCreate, c.spec, nameOf(r.Ref))
+	v, found, err := c.vmFor(ctx, opCreate, c.spec, r.Ref)
 	switch {
 	case err != nil:
 		return nil, err

@@ -130,4 +130,5 @@ var (
 	_ cloud.Rebooter      = (*account)(nil)
 	_ cloud.ConsoleReader = (*account)(nil)
 	_ cloud.TagSetter     = (*account)(nil)
+	_ cloud.Scoper        = (*account)(nil)
 )

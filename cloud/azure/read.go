@@ -40,7 +40,7 @@ func nameOf(r cloud.Ref) string {
 
 // own returns the VM that is provably of r; the error is NotFound if there is none.
 func (a *account) own(ctx context.Context, op string, s *spec, r cloud.Ref) (virtualMachine, error) {
-	v, found, err := a.named(ctx, op, s, nameOf(r))
+	v, found, err := a.vmFor(ctx, op, s, r)
 	if err != nil {
 		return v, err
 	}
@@ -50,7 +50,7 @@ func (a *account) own(ctx context.Context, op string, s *spec, r cloud.Ref) (vir
 	return v, nil
 }
 
-// named returns the VM of a name, whosever it is.
+// named returns the VM of a name, whosever it is. Without the class's group the error is NotFound.
 func (a *account) named(ctx context.Context, op string, s *spec, name string) (v virtualMachine, found bool,
 	err error,
 ) {
@@ -64,7 +64,7 @@ func (a *account) named(ctx context.Context, op string, s *spec, name string) (v
 	switch {
 	case e == nil:
 		return v, true, nil
-	case e.Code == cloud.NotFound:
+	case e.Code == cloud.NotFound && e.Reason != codeNoGroup:
 		return v, false, nil
 	}
 	return v, false, e

@@ -20,7 +20,7 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 		return cloud.Deletion{}, driverkit.Restrict(err)
 	}
 	vm := func(ctx context.Context) ([]driverkit.Part, error) {
-		v, found, err := a.named(ctx, opDelete, s, nameOf(r))
+		v, found, err := a.vmFor(ctx, opDelete, s, r)
 		if err != nil || !found || !s.owns(v, r) {
 			return nil, driverkit.Restrict(err)
 		}

@@ -12,10 +12,12 @@ import (
 // The credentials of DefaultSettings.
 const (
 	Subscription = "00000000-0000-0000-0000-000000000001"
-	Tenant       = "00000000-0000-0000-0000-000000000002"
-	Client       = "00000000-0000-0000-0000-000000000003"
-	Secret       = "azuretest~secret-000000000000000001"
-	Federated    = "azuretest.federated.token-0000000001"
+	// OtherSubscription has an empty resource group of the same name.
+	OtherSubscription = "00000000-0000-0000-0000-000000000009"
+	Tenant            = "00000000-0000-0000-0000-000000000002"
+	Client            = "00000000-0000-0000-0000-000000000003"
+	Secret            = "azuretest~secret-000000000000000001"
+	Federated         = "azuretest.federated.token-0000000001"
 )
 
 // The types of resources.
@@ -112,6 +114,7 @@ type Cloud struct {
 	all      map[string]*Resource // by type and name in small letters
 	serial   int
 	session  int
+	other    *Cloud // OtherSubscription; nil until it is asked for
 }
 
 // New returns an empty Cloud with this clock.
@@ -124,6 +127,14 @@ func (c *Cloud) Change(f func(s *Settings)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f(&c.settings)
+}
+
+// RemoveGroup removes the resource group with all that is in it.
+func (c *Cloud) RemoveGroup() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settings.Group = ""
+	clear(c.all)
 }
 
 // Expire ends all sessions.

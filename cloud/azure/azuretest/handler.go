@@ -143,6 +143,13 @@ func (c *Cloud) target(p []string) (target, error) {
 
 // route lets what a request is about answer it; the status is 0 if nothing does.
 func (c *Cloud) route(w http.ResponseWriter, q *call) (int, any, error) {
+	if len(q.parts) > 1 && q.parts[1] == OtherSubscription {
+		if c.other == nil {
+			c.other = New(c.settings, c.now)
+		}
+		q.parts = append([]string{q.parts[0], Subscription}, q.parts[2:]...)
+		return c.other.route(w, q)
+	}
 	t, err := c.target(q.parts)
 	if err != nil || t.kind == "" {
 		return 0, nil, err
