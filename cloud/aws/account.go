@@ -7,6 +7,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/bootdata"
@@ -32,6 +33,7 @@ type account struct {
 	refresh func()     // makes the next call log in again; nil without sessions
 
 	balancers elb.Client
+	sts       *sts.Client
 
 	byID   *driverkit.Batcher[struct{}, string, map[string]*resource]
 	byName *driverkit.Batcher[lookup, string, map[string][]resource]
@@ -47,6 +49,9 @@ type account struct {
 	// zone apart, so it would make a second instance for another subnet. Only the process
 	// that has sent the launch knows it.
 	sent *driverkit.Cache[string, string]
+
+	identity *driverkit.Cache[struct{}, string]       // the AWS account, which never changes
+	unnamed  *driverkit.Cache[struct{}, *cloud.Error] // why STS did not name it a moment ago
 }
 
 // lookup is what lookups by name have in common that can share a call.
@@ -58,8 +63,10 @@ type lookup struct {
 func newAccount(o Options, region string, c connection) *account {
 	forever := driverkit.CacheOptions{Now: o.Now, Timeout: batchTimeout}
 	a := &account{
-		region: region, now: o.Now, client: c.ec2, objects: c.s3, refresh: c.refresh, balancers: c.balancers,
-		roots: driverkit.NewCache[string, string](forever), zones: driverkit.NewCache[string, string](forever),
+		region: region, now: o.Now, client: c.ec2, objects: c.s3, refresh: c.refresh, balancers: c.balancers, sts: c.sts,
+		identity: driverkit.NewCache[struct{}, string](driverkit.CacheOptions{Now: o.Now, Timeout: identityTimeout}),
+		unnamed:  driverkit.NewCache[struct{}, *cloud.Error](driverkit.CacheOptions{Now: o.Now, Keep: unnamedAge}),
+		roots:    driverkit.NewCache[string, string](forever), zones: driverkit.NewCache[string, string](forever),
 		recorded: driverkit.NewCache[string, bool](forever),
 		loose:    driverkit.NewCache[string, time.Time](forever), sent: driverkit.NewCache[string, string](forever),
 		fresh: driverkit.NewCache[string, resource](driverkit.CacheOptions{Keep: settleTime, Now: o.Now}),

@@ -29,7 +29,8 @@ type connection struct {
 	ec2       *ec2.Client
 	s3        s3.Service
 	balancers elb.Client
-	refresh   func() // makes the next call log in again; nil where there is no session
+	sts       *sts.Client // for the name of the account
+	refresh   func()      // makes the next call log in again; nil where there is no session
 }
 
 // connect returns the connection of a class.
@@ -57,6 +58,12 @@ func (o Options) connect(ctx context.Context, s *spec, who login) (connection, e
 		e.HTTPClient = checked{e.HTTPClient}
 		if o.Endpoint != "" {
 			e.BaseEndpoint = awssdk.String(o.Endpoint)
+		}
+	})
+	c.sts = sts.NewFromConfig(cfg, func(e *sts.Options) {
+		e.HTTPClient = checked{e.HTTPClient}
+		if o.IdentityEndpoint != "" {
+			e.BaseEndpoint = awssdk.String(o.IdentityEndpoint)
 		}
 	})
 	c.s3 = s3.Service{

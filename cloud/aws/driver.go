@@ -26,6 +26,9 @@ type Options struct {
 	// BalancerEndpoint is the URL of Elastic Load Balancing version 2; empty is Amazon's, or
 	// that of AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING_V2.
 	BalancerEndpoint string
+	// IdentityEndpoint is the URL of STS where it is asked for the name of the account; empty is
+	// that of the region, or of AWS_ENDPOINT_URL_STS.
+	IdentityEndpoint string
 	// Ambient lets a Secret without credentials stand for those of the process:
 	// its environment, web identity or instance profile.
 	Ambient bool

@@ -237,6 +237,9 @@ func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]
 	if !known {
 		return nil, nil
 	}
+	if err := a.inRegion(op, r.ProviderID); err != nil {
+		return nil, err
+	}
 	all, err := a.byID.Do(ctx, op, struct{}{}, id)
 	if err != nil {
 		return nil, driverkit.WithOp(op, err)

@@ -26,14 +26,15 @@ const (
 
 // Settings are what a Cloud has. Change alters them.
 type Settings struct {
-	Region   string
-	Accounts map[string]string       // secret access keys by id; a key that is taken away is revoked
-	Subnets  map[string]Subnet       // by id
-	Images   map[string]string       // root device by id
-	Types    map[string]InstanceType // by name
-	Groups   []string                // security groups
-	Keys     []string                // key pairs
-	Profiles []string                // names or ARNs of instance profiles
+	Region    string
+	AccountID string
+	Accounts  map[string]string       // secret access keys by id; a key that is taken away is revoked
+	Subnets   map[string]Subnet       // by id
+	Images    map[string]string       // root device by id
+	Types     map[string]InstanceType // by name
+	Groups    []string                // security groups
+	Keys      []string                // key pairs
+	Profiles  []string                // names or ARNs of instance profiles
 
 	TargetGroups map[string]TargetGroup // of Elastic Load Balancing, by ARN
 
@@ -67,7 +68,7 @@ type InstanceType struct {
 // DefaultSettings are a region with two subnets in two zones.
 func DefaultSettings() Settings {
 	return Settings{
-		Region:   "eu-west-1",
+		Region: "eu-west-1", AccountID: "123456789012",
 		Accounts: map[string]string{KeyID: SecretKey},
 		Subnets:  map[string]Subnet{"subnet-a1": {Zone: "eu-west-1a", Free: -1}, "subnet-b1": {Zone: "eu-west-1b", Free: -1}},
 		Images:   map[string]string{"ami-1": "/dev/xvda", "ami-2": "/dev/sda1"},
@@ -131,6 +132,7 @@ type Cloud struct {
 
 	mu       sync.Mutex
 	settings Settings
+	other    *Cloud // another account; nil until it calls
 	all      map[string]*Resource
 	tokens   map[tokenKey]token
 	serial   int

@@ -84,6 +84,12 @@ func (c *Cloud) serve(r *http.Request, body []byte, form url.Values) (any, error
 	if form.Get("Version") == balancingVersion {
 		service = balancing
 	}
+	if form.Get("Version") == identityVersion {
+		service = "sts"
+	}
+	if c.isOther(r) {
+		return c.other.serve(r, body, form)
+	}
 	if err := c.authenticate(r, body, service); err != nil {
 		return nil, err
 	}
@@ -93,6 +99,9 @@ func (c *Cloud) serve(r *http.Request, body []byte, form url.Values) (any, error
 	c.sweep()
 	if service == balancing {
 		return c.balance(params{form})
+	}
+	if service == "sts" {
+		return c.identity(params{form})
 	}
 	action, known := map[string]func(*Cloud, params) (any, error){
 		"RunInstances": (*Cloud).runInstances, "TerminateInstances": (*Cloud).terminateInstances,
