@@ -41,6 +41,7 @@ var (
 	_ cloud.Tagger      = (*Driver)(nil)
 	_ cloud.TagSetter   = (*account)(nil)
 	_ cloud.Rebooter    = (*account)(nil)
+	_ cloud.Scoper      = (*account)(nil)
 )
 
 // NewDriver returns a Driver.

@@ -10,6 +10,9 @@ import (
 // Token is the API token of DefaultSettings.
 const Token = "hetznertest0token+of/the=project0000000000000000000000000000000" //nolint:gosec // of the double
 
+// OtherToken is the API token of another project, where nothing is.
+const OtherToken = "hetznertest0other+project=00000000000000000000000000000000000000" //nolint:gosec // of the double
+
 // Settings are what a project has. Change alters them.
 type Settings struct {
 	Tokens    []string
@@ -88,6 +91,7 @@ type Cloud struct {
 	settings Settings
 	now      func() time.Time
 	odd      func(request string)
+	other    *Cloud // the project of OtherToken; nil until it is asked for
 	serial   int64
 	shift    time.Duration
 	spent    float64 // calls of the bucket
