@@ -52,7 +52,7 @@ func loggedIn(t *testing.T, transport http.RoundTripper, now func() time.Time) *
 		t.Fatal(err)
 	}
 	s.calls.Login = driverkit.NewLogin(driverkit.LoginOptions{}, func(context.Context) (auth, error) {
-		return auth{"t", map[service]string{
+		return auth{token: "t", urls: map[service]string{
 			nova: "http://nova/", glance: "http://glance/", neutron: "http://neutron/", cinder: "http://cinder/",
 			octavia: "http://octavia/",
 		}}, nil

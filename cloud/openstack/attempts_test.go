@@ -135,7 +135,7 @@ func TestFailedLoginIsNoRequest(t *testing.T) {
 		if logins++; logins == 2 {
 			return auth{}, driverkit.NoAnswer(ctx, opLogin, io.ErrUnexpectedEOF)
 		}
-		return auth{"t", map[service]string{nova: "http://nova/", neutron: "http://neutron/"}}, nil
+		return auth{token: "t", urls: map[service]string{nova: "http://nova/", neutron: "http://neutron/"}}, nil
 	})
 	if _, err := x.create(a); err.Code != cloud.Unavailable || x.posts != 1 {
 		t.Fatalf("got %v after %d requests, want Unavailable after one", err, x.posts)

@@ -43,8 +43,9 @@ var serviceTypes = map[service]struct {
 
 // auth is what a login gives.
 type auth struct {
-	token string
-	urls  map[service]string // with a slash at the end
+	token   string
+	project string             // that it is for; empty if it is for none
+	urls    map[service]string // with a slash at the end
 }
 
 // session makes calls with a login that is renewed when Keystone has ended it.
@@ -115,6 +116,9 @@ func (s *session) authenticate(ctx context.Context) (auth, error) {
 	var out struct {
 		Token struct {
 			Catalog catalog `json:"catalog"`
+			Project struct {
+				ID string `json:"id"`
+			} `json:"project"`
 		} `json:"token"`
 	}
 	if failed := s.calls.API.Do(ctx, opLogin, driverkit.Call{
@@ -122,7 +126,9 @@ func (s *session) authenticate(ctx context.Context) (auth, error) {
 	}); failed != nil {
 		return auth{}, refused(failed)
 	}
-	return s.authOf(header.Get("X-Subject-Token"), out.Token.Catalog)
+	a, err := s.authOf(header.Get("X-Subject-Token"), out.Token.Catalog)
+	a.project = out.Token.Project.ID
+	return a, err
 }
 
 // authOf returns a login with this token and the services of the catalog.

@@ -204,6 +204,9 @@ func named(name string) url.Values {
 // those of its name.
 func (a *account) find(ctx context.Context, op string, c *config, r cloud.Ref) ([]server, error) {
 	if r.ProviderID != "" {
+		if err := a.inRegion(op, r.ProviderID); err != nil {
+			return nil, err
+		}
 		id, _ := decodeProviderID(r.ProviderID)
 		s, found, err := a.byID(ctx, op, id)
 		if !found || !c.owns(s, r) {
