@@ -107,9 +107,10 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 	if err != nil {
 		return nil, cloud.Errorf(cloud.Invalid, op, "InvalidSecret", "the kubeconfig %w", err)
 	}
-	const remembered = time.Hour
+	const remembered, scopeTimeout = time.Hour, 10 * time.Second
 	a := &account{
 		client: client, now: d.now,
+		scope: driverkit.NewCache[struct{}, string](driverkit.CacheOptions{Now: d.now, Timeout: scopeTimeout}),
 		asked: driverkit.NewCache[string, bool](driverkit.CacheOptions{Keep: remembered, Now: d.now}),
 	}
 	if _, _, err := client.session.Login.Get(ctx, op); err != nil {
@@ -123,6 +124,7 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 type account struct {
 	client *client
 	now    func() time.Time
+	scope  *driverkit.Cache[struct{}, string]
 	asked  *driverkit.Cache[string, bool] // attempts that VMs were asked for, by the names of their Secrets
 }
 
@@ -130,6 +132,7 @@ var (
 	_ cloud.Rebooter      = (*account)(nil)
 	_ cloud.ConsoleReader = (*account)(nil)
 	_ cloud.TagSetter     = (*account)(nil)
+	_ cloud.Scoper        = (*account)(nil)
 )
 
 // Close ends connections. It may be called again.
