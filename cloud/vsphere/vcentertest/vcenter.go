@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/google/uuid"
 	"github.com/vmware/govmomi"
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
@@ -24,6 +25,7 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	_ "github.com/vmware/govmomi/vapi/simulator" // as a vCenter has it
 	"github.com/vmware/govmomi/view"
+	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -71,6 +73,9 @@ func Start(ctx context.Context) (*VCenter, error) {
 	if err := v.model.Create(); err != nil {
 		v.model.Remove()
 		return nil, fmt.Errorf("make the inventory: %w", err)
+	}
+	if itself, ok := v.model.Map().Get(vim25.ServiceInstance).(*simulator.ServiceInstance); ok {
+		itself.Content.About.InstanceUuid = uuid.NewString() // the simulator gives all the same
 	}
 	v.model.Service.TLS = new(tls.Config)
 	v.model.Service.RegisterEndpoints = true
