@@ -168,7 +168,8 @@ func overHTTP(t testing.TB, h http.Handler) (string, http.RoundTripper) {
 func classify(_ *http.Request, body []byte) cloudtest.Call {
 	form, _ := url.ParseQuery(string(body))
 	op := form.Get("Action")
-	return cloudtest.Call{Op: op, Mutates: op != "" && op != "GetConsoleOutput" && !strings.HasPrefix(op, "Describe")}
+	reads := strings.HasPrefix(op, "Describe") || op == "GetConsoleOutput" || op == "GetCallerIdentity"
+	return cloudtest.Call{Op: op, Mutates: op != "" && !reads}
 }
 
 // window is short, because one test calls at a time.
@@ -193,7 +194,8 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 	return &cloudtest.Fixture{
 		Driver: func() cloud.Driver {
 			return aws.NewDriver(aws.Options{
-				Transport: proxy, Endpoint: endpoint, BalancerEndpoint: endpoint, Now: now.Now, Window: window,
+				Transport: proxy, Endpoint: endpoint, BalancerEndpoint: endpoint, IdentityEndpoint: endpoint, Now: now.Now,
+				Window: window,
 			})
 		},
 		Class: class("small", edit(zoned(), edits)),
@@ -223,6 +225,9 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 			"ami": nil, "machineType": 7, "iam": spec{}, "networkInterfaces": []any{spec{}}, "cpuOptions": spec{"coreCount": 1},
 			"keyName": []any{},
 		}),
+		Another: cloudtest.Another{Scopes: wrap.Scopes(), Credentials: cloud.Credentials{
+			"providerAccessKeyId": []byte(ec2test.OtherKeyID), "providerSecretAccessKey": []byte(ec2test.OtherSecretKey),
+		}},
 		Credentials: credentials(),
 		Public:      []string{"providerAccessKeyId"},
 		Backend: cloudtest.Backend{

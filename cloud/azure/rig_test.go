@@ -110,6 +110,13 @@ func credentials() cloud.Credentials {
 	}
 }
 
+// inSubscription are credentials for another subscription, which may not exist.
+func inSubscription(id string) cloud.Credentials {
+	creds := credentials()
+	creds["subscriptionID"] = []byte(id)
+	return creds
+}
+
 // at is where the endpoint of a test is, and the way there.
 type at func(t testing.TB, h http.Handler) (endpoint string, next http.RoundTripper)
 
@@ -177,6 +184,11 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 		Broken: class("broken", spec{
 			"subnetInfo": spec{}, "properties": spec{"hardwareProfile": 7, "storageProfile": []any{}, "zone": "one"},
 		}),
+		Another: cloudtest.Another{
+			Scopes:       wrap.Scopes(),
+			Credentials:  inSubscription(azuretest.OtherSubscription),
+			InProviderID: []string{"node"},
+		},
 		Credentials: credentials(), Public: []string{"subscriptionID", "tenantID", "clientID"},
 		Backend: b.backend(proxy),
 	}

@@ -128,5 +128,9 @@ func requests() []testCase {
 			"C42", "Retention", "What was to outlive its VM when that was made is somebody's data: it stays, whatever any " +
 				"class says later.", retention,
 		},
+		{
+			"C43", "OtherAccount", "In another account a VM does not exist: that must not count as gone, or a fleet is lost " +
+				"and its VMs leak.", otherAccount,
+		},
 	}
 }

@@ -40,8 +40,14 @@ func (k *kit) account() *guard {
 // open opens an account with these credentials. It is closed with the test.
 func (k *kit) open(creds cloud.Credentials) (*guard, error) {
 	k.Helper()
+	return k.openFor(k.f.Class, creds)
+}
+
+// openFor is open for another class than that of the fixture.
+func (k *kit) openFor(in cloud.ClassInput, creds cloud.Credentials) (*guard, error) {
+	k.Helper()
 	d := k.f.Driver()
-	class := k.parse(d, k.f.Class)
+	class := k.parse(d, in)
 	given := copyCredentials(creds)
 	ctx, cancel := context.WithTimeout(k.Context(), 2*k.h.Prompt)
 	defer cancel()

@@ -107,6 +107,8 @@ type Fixture struct {
 
 	// Credentials are valid.
 	Credentials cloud.Credentials
+	// Another is another account, in which nothing is (C43).
+	Another Another
 	// Public are the keys of Credentials whose values may appear in texts, such
 	// as a URL or a user name.
 	Public []string
@@ -116,6 +118,18 @@ type Fixture struct {
 	// Wrap is put around every account, the first innermost, as cmd does it.
 	// Empty tries the bare driver.
 	Wrap []cloud.Middleware
+}
+
+// Another is another account of the cloud: other credentials for the same API.
+type Another struct {
+	Credentials cloud.Credentials
+	// Scopes compares accounts with what machines record, as the manager's decorator wrap.Scopes does it.
+	Scopes cloud.Middleware
+	// Class is Fixture.Class as it has to be for that account; nil is the same.
+	Class *cloud.ClassInput
+	// InProviderID are the forms of a providerID that name the account, so that it is refused where
+	// nothing is recorded: "mcm", "node".
+	InProviderID []string
 }
 
 // Backend is the cloud as its owner sees it, behind the driver's back. None of

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	key = "s3cret/key+of=reference"
-	at  = "http://reference.example"
+	key      = "s3cret/key+of=reference"
+	otherKey = "an0ther-key-of-the-reference"
+	at       = "http://reference.example"
 )
 
 // class is the class with that spec, and these fields changed.
@@ -43,6 +44,8 @@ func harness(bug string, listen bool) cloudtest.Harness {
 	return cloudtest.Harness{
 		New: func(t testing.TB) *cloudtest.Fixture {
 			s := newServer(key)
+			s.other = newServer(otherKey)
+			s.other.project = "other"
 			p := cloudtest.NewProxy(cloudtest.HandlerTransport(s), func(r *http.Request, _ []byte) cloudtest.Call {
 				login := r.URL.Path == "/login"
 				return cloudtest.Call{Op: r.Method + " " + r.URL.Path, Login: login, Mutates: r.Method != http.MethodGet && !login}
@@ -74,6 +77,7 @@ func harness(bug string, listen bool) cloudtest.Harness {
 				Broken:        class(map[string]any{"image": ""}),
 				UnknownType:   class(map[string]any{"type": "huge"}),
 				Credentials:   cloud.Credentials{"key": []byte(key), "userData": []byte("#cloud-config")},
+				Another:       cloudtest.Another{Scopes: wrap.Scopes(), Credentials: cloud.Credentials{"key": []byte(otherKey)}},
 				Backend:       s.backend(p),
 			}
 		},
@@ -337,5 +341,7 @@ func bugs() []bug {
 		{"keepsForEver", "C28", "left behind"},
 		{"forgetsTheOlder", "C42", "has the retention"},
 		{"recordsNothing", "C42", "is still listed"},
+		{"namesNoScope", "C43", "names no scope"},
+		{"namesOneScope", "C43", "two accounts have the scope"},
 	}
 }

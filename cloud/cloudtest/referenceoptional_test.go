@@ -3,6 +3,7 @@ package cloudtest_test
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
@@ -52,4 +53,17 @@ func (a *account) Console(ctx context.Context, r cloud.Ref) (string, error) {
 		text = text[:min(len(text), cloud.ConsoleMax)]
 	}
 	return cloud.ConsoleTail(text), nil
+}
+
+// Scope is the project that a session is of.
+func (a *account) Scope(ctx context.Context, c cloud.Class) (string, error) {
+	switch {
+	case a.bug("namesNoScope"):
+		return "", nil
+	case a.bug("namesOneScope"):
+		return "project", nil
+	}
+	session, err := a.login(ctx, c.Spec.(spec).URL, "")
+	project, _, _ := strings.Cut(session, "-session")
+	return "project " + project + ", region " + c.Region, err
 }

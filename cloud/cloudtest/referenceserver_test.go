@@ -1,8 +1,10 @@
 package cloudtest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -43,6 +45,8 @@ type server struct {
 	now       time.Time
 	resources []*resource
 	key       string
+	project   string
+	other     *server // another project; nil for none
 	revoked   bool
 	sessions  map[string]bool
 	serial    int
@@ -55,7 +59,7 @@ type server struct {
 
 func newServer(key string) *server {
 	return &server{
-		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), key: key, sessions: map[string]bool{},
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), key: key, project: "web", sessions: map[string]bool{},
 		pools: map[string][]member{}, refused: map[string]bool{},
 	}
 }
@@ -67,6 +71,10 @@ func fail(w http.ResponseWriter, status int, word, text string) {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.other != nil && s.other.serves(r) {
+		s.other.ServeHTTP(w, r)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.URL.Path == "/login" {
@@ -108,6 +116,16 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// serves reports whether a request is one of the project.
+func (s *server) serves(r *http.Request) bool {
+	if r.URL.Path != "/login" {
+		return strings.HasPrefix(r.Header.Get("Session"), s.project)
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return strings.Contains(string(body), s.key)
+}
+
 func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	var in struct{ Key string }
 	_ = json.NewDecoder(r.Body).Decode(&in)
@@ -116,7 +134,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.serial++
-	session := fmt.Sprintf("session-%d", s.serial)
+	session := fmt.Sprintf("%s-session-%d", s.project, s.serial)
 	s.sessions[session] = true
 	_ = json.NewEncoder(w).Encode(map[string]string{"session": session})
 }

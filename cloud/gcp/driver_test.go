@@ -171,6 +171,11 @@ func (w *env) fixture() *cloudtest.Fixture {
 			spec{"network": "default"}, spec{"subnetwork": "storage", "disableExternalIP": true},
 		}}),
 		Credentials: credentials(),
+		Another: cloudtest.Another{
+			Scopes:       wrap.Scopes(),
+			Credentials:  cloud.Credentials{"serviceAccountJSON": gcptest.OtherKey()},
+			InProviderID: []string{"mcm", "node"},
+		},
 		Backend: cloudtest.Backend{
 			Proxy: w.proxy, Ledger: w.ledger, Seed: w.seed, PageSize: pageSize,
 			UserData: func(_ testing.TB, id string) []byte { return w.UserData(id) },

@@ -107,6 +107,9 @@ func fixture(t testing.TB, change map[string]any) *cloudtest.Fixture {
 		Broken:        with(map[string]any{"serverType": "", "imageName": 5}),
 		UnknownType:   with(map[string]any{"serverType": "cx999"}),
 		Credentials:   credentials(),
+		Another: cloudtest.Another{
+			Scopes: wrap.Scopes(), Credentials: cloud.Credentials{"token": []byte(hetznertest.OtherToken)},
+		},
 		Backend: cloudtest.Backend{
 			Proxy: r.proxy, Ledger: func(testing.TB) []cloud.Resource { return r.Ledger() }, Seed: r.seed, PageSize: 50,
 			Advance:  func(_ testing.TB, d time.Duration) { r.Advance(d) },

@@ -117,6 +117,8 @@ func fixture(t testing.TB, s kubevirttest.Server) *cloudtest.Fixture {
 	t.Helper()
 	n, err := s.NewNamespace(t.Context(), fmt.Sprintf("infra-%d", namespaces.Add(1)))
 	must(t, err)
+	another, err := s.NewNamespace(t.Context(), fmt.Sprintf("infra-%d", namespaces.Add(1)))
+	must(t, err)
 	var shift atomic.Int64
 	p := cloudtest.NewProxy(n, func(r *http.Request, _ []byte) cloudtest.Call {
 		login := r.URL.Path == "/apis/kubevirt.io/v1"
@@ -140,8 +142,11 @@ func fixture(t testing.TB, s kubevirttest.Server) *cloudtest.Fixture {
 		ManyAddresses: class(map[string]any{"networks": []map[string]any{{"name": "default/storage"}}}),
 		Tagged:        class(map[string]any{"tags": tags("c1", "node", "team", "a", "cost", "1")}),
 		Retagged:      class(map[string]any{"tags": tags("c1", "node", "team", "b", "stage", "2")}),
-		Credentials:   cloud.Credentials{"kubeconfig": n.Kubeconfig(), "userData": []byte("#cloud-config")},
-		Backend:       backend(n, p, &shift),
+		Another: cloudtest.Another{
+			Scopes: wrap.Scopes(), Credentials: cloud.Credentials{"kubeconfig": another.Kubeconfig()},
+		},
+		Credentials: cloud.Credentials{"kubeconfig": n.Kubeconfig(), "userData": []byte("#cloud-config")},
+		Backend:     backend(n, p, &shift),
 	}
 }
 

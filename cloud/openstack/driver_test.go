@@ -145,10 +145,15 @@ func fixture(t testing.TB, w way) *cloudtest.Fixture {
 		limits := wrap.Timeouts{Create: prompt, Get: prompt, Delete: prompt, Capacity: prompt, List: prompt, Tags: prompt}
 		wraps = []cloud.Middleware{wrap.Redact(nil), wrap.Timeout(limits), wrap.Budget(wrap.Rate{}, nil, wrap.Clock{})}
 	}
+	another := cloudtest.Another{Scopes: wrap.Scopes()}
+	if strings.Contains(name, "/C43_") {
+		another.Credentials = credentials(rig.ForTest(t).NewProject(t))
+	}
 	return &cloudtest.Fixture{
-		Wrap:   wraps,
-		Driver: func() cloud.Driver { return openstack.NewDriver(openstack.Options{Transport: proxy, Now: now}) },
-		Class:  with(nil),
+		Another: another,
+		Wrap:    wraps,
+		Driver:  func() cloud.Driver { return openstack.NewDriver(openstack.Options{Transport: proxy, Now: now}) },
+		Class:   with(nil),
 		Others: map[string]cloud.ClassInput{
 			"another cluster": with(owned("c2", "node")), "another role": with(owned("c1", "other")),
 			"a longer cluster": with(owned("c11", "node")),

@@ -104,6 +104,7 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 	settings.BootTime, settings.DeleteTime = sim.Duration(5*time.Second), sim.Duration(3*time.Second)
 	settings.LoadBalancers[0].DrainTime = sim.Duration(4 * time.Second)
 	settings.PageSize = 30 // every VM comes with a disk and an interface
+	settings.Accounts = append(settings.Accounts, sim.Tenant{ID: "other", SecretKeys: []string{"other-secret"}})
 	now := newClock()
 	c := sim.New(sim.Options{Clock: now, Seed: 1, Settings: settings})
 	transport := c.Transport()
@@ -114,7 +115,10 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 	b := backend{Cloud: c}
 	return &cloudtest.Fixture{
 		Driver: func() cloud.Driver { return sim.NewDriver(proxy) },
-		Class:  class("small", edits),
+		Another: cloudtest.Another{Scopes: wrap.Scopes(), Credentials: cloud.Credentials{
+			"accountID": []byte("other"), "secretKey": []byte("other-secret"),
+		}},
+		Class: class("small", edits),
 		Others: map[string]cloud.ClassInput{
 			"another cluster": class("small", owned("c2", "node")), "another role": class("small", owned("c1", "other")),
 			"a longer cluster": class("small", owned("c11", "node")),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vmware/govmomi/object"
@@ -102,9 +103,14 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 		t.Helper()
 		must(t, s.Destroy(t.Context(), id))
 	}
+	another := cloudtest.Another{Scopes: wrap.Scopes()}
+	if strings.Contains(t.Name(), "/C43_") {
+		another.Credentials = start(t).credentials()
+	}
 	return &cloudtest.Fixture{
-		Driver: func() cloud.Driver { return s.driver() },
-		Class:  class("small", zoned()),
+		Another: another,
+		Driver:  func() cloud.Driver { return s.driver() },
+		Class:   class("small", zoned()),
 		Others: map[string]cloud.ClassInput{
 			"another cluster": class("small", tags("c2", "node")), "another role": class("small", tags("c1", "other")),
 			"a longer cluster": class("small", tags("c11", "node")),
