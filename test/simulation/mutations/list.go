@@ -17,8 +17,8 @@ type Target struct {
 
 // Mutations are the mistakes that the simulation must find.
 func Mutations() []Mutation {
-	return slices.Concat(creations(), attempts(), fallbacks(), deletions(), drains(), counts(), orphans(), health(),
-		writes(), clusterAPI())
+	return slices.Concat(creations(), attempts(), fallbacks(), deletions(), accounts(), drains(), counts(), orphans(),
+		health(), writes(), clusterAPI())
 }
 
 // creations are mistakes in creating Machines.
@@ -90,6 +90,18 @@ func deletions() []Mutation {
 		}},
 		{"the finalizer of a Machine is removed while its VM is still being deleted", []Target{
 			{"controllers/machine", "(*Controller).vmRemoved", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
+		}},
+	}
+}
+
+// accounts are mistakes about the account of the cloud in which a VM is.
+func accounts() []Mutation {
+	return []Mutation{
+		{"another account is believed about a machine's VM", []Target{
+			{"cloud/wrap", "(*scoped).compare", Begin(`return pair, true, nil`)},
+		}},
+		{"the account of a VM is not recorded", []Target{
+			{"controllers/internal/vm", "Records.Scope", Body(`return ""`)},
 		}},
 	}
 }

