@@ -49,6 +49,7 @@ func TestConformance(t *testing.T) {
 			"C37": "the cloud has no call that restarts a server",
 			"C42": "no class keeps anything that is made with a VM",
 			"C38": "the cloud has no load balancers", "C39": "the cloud shows no consoles",
+			"C43": "the cloud has one account",
 		},
 		Samples: []cloudtest.Sample{{
 			Name: "smallest", Class: class(nil), Defaulted: class(map[string]any{"diskGiB": 20}).Spec,

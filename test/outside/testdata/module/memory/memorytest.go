@@ -38,8 +38,8 @@ func Harness(driver func(transport http.RoundTripper, s *Server) cloud.Driver) c
 			"C33": "the cloud takes no VM away",
 			"C34": "a list has one page", "C36": "the cloud's tags cannot change",
 			"C37": "the cloud cannot restart a VM", "C38": "the cloud has no load balancers",
-			"C42": "the cloud has VMs only",
-			"C39": "the cloud shows no consoles",
+			"C39": "the cloud shows no consoles", "C42": "the cloud has VMs only",
+			"C43": "the cloud has one account",
 		},
 		Samples: []cloudtest.Sample{{Name: "plain", Class: testClass(nil)}},
 		Rules: []cloudtest.Rule{
