@@ -22,6 +22,7 @@ const unprotectedRetry = 5 * time.Second
 // it once.
 type Owner interface {
 	Subject
+	Identity
 	Choice
 	Placement
 	Recorder
@@ -92,7 +93,18 @@ func (e *Engine) Get(ctx context.Context, o Owner) (cloud.VM, error) {
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	return account.Get(ctx, refOf(o, resolved))
+	found, missing := account.Get(ctx, refOf(o, resolved))
+	if cloud.CodeOf(missing) != cloud.NotFound {
+		return found, missing
+	}
+	known, err := e.identify(ctx, o)
+	switch {
+	case err != nil:
+		return cloud.VM{}, err
+	case known:
+		return account.Get(ctx, refOf(o, resolved))
+	}
+	return cloud.VM{}, missing
 }
 
 // Ensure returns the owner's VM, recorded, and creates it if there is none. It
@@ -137,7 +149,18 @@ func (e *Engine) create(ctx context.Context, account cloud.Account, resolved cla
 			return cloud.VM{}, err
 		}
 	}
-	return e.ensure(ctx, account, resolved.Driver.Traits(), w)
+	made, err := e.ensure(ctx, account, resolved.Driver.Traits(), w)
+	if cloud.CodeOf(err) != cloud.NotFound {
+		return made, err
+	}
+	switch known, failed := e.identify(ctx, o); {
+	case failed != nil:
+		return cloud.VM{}, failed
+	case known:
+		w.Request.Ref = refOf(o, resolved)
+		return e.ensure(ctx, account, resolved.Driver.Traits(), w)
+	}
+	return made, err
 }
 
 // usableClass returns the class of a VM that is to be created, or that exists and
@@ -192,13 +215,21 @@ func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved cl
 // Remove asks for the owner's VM, and all that was created with it, to go, and for a second VM
 // with the owner's id that a restore of the API server may have led to. Done is only true when
 // it can be believed: where the cloud may not show a VM yet, or a former leader may still
-// create it, it waits.
+// create it, it waits. An owner id that was lost is read back first; then the deletion begins again, so
+// that the VM leaves its load balancers, too. A VM of the owner's providerID that another owner has is
+// left, and an error says so.
 func (e *Engine) Remove(ctx context.Context, o Owner) (cloud.Deletion, error) {
+	if err := e.Recall(ctx, o); err != nil {
+		return cloud.Deletion{}, err
+	}
 	ref := o.Ref()
 	if !e.wasAbsent(ref) {
 		d, err := e.removeOne(ctx, o)
 		if err != nil || !d.Done || d.Found || ref.ProviderID == "" || e.Deleting(ref.OwnerID) {
 			return d, err
+		}
+		if known, err := e.identify(ctx, o); known || err != nil {
+			return cloud.Deletion{RetryAfter: minRetry, Remaining: []string{"VM " + ref.ProviderID}}, err
 		}
 		e.update(ref.OwnerID, func(n *memory) { n.absent = ref.ProviderID })
 	}
