@@ -60,23 +60,21 @@ func TestAnOwnerIDThatDoesNotMatchIsAskedAbout(t *testing.T) {
 			env.engine = New(env.Clock, noFormerLeader)
 			env.object.ref.OwnerID, env.object.lost = "stands in", true
 			tc.change(env.object)
+			d, err := cloud.Deletion{}, error(nil)
 			for range 20 {
-				d, err := env.engine.Remove(env.Context(), env.object)
-				if !tc.back {
-					if outcome.Reason(err) != machinev1.ReasonVMOfAnotherOwner || cloud.CodeOf(err) != cloud.Denied ||
-						!strings.Contains(err.Error(), tc.says) || len(env.cloud.VMs()) != 1 {
-						t.Fatalf("got %+v, %v, want what says %q, and the VM: %s", d, err, tc.says, tc.reason)
-					}
-					return
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if d.Done {
+				if d, err = env.engine.Remove(env.Context(), env.object); d.Done || err != nil {
 					break
 				}
 				env.Advance(d.RetryAfter)
 			}
+			if !tc.back {
+				if outcome.Reason(err) != machinev1.ReasonVMOfAnotherOwner || cloud.CodeOf(err) != cloud.Denied ||
+					!strings.Contains(err.Error(), tc.says) || len(env.cloud.VMs()) != 1 {
+					t.Errorf("got %+v, %v, want what says %q, and the VM: %s", d, err, tc.says, tc.reason)
+				}
+				return
+			}
+			env.Must(err)
 			if left := env.cloud.Live(); len(left) > 0 || env.object.ref.OwnerID != "owner" {
 				t.Errorf("owner id %q, left behind: %+v: %s", env.object.ref.OwnerID, left, tc.reason)
 			}

@@ -228,10 +228,17 @@ func (e *Engine) Remove(ctx context.Context, o Owner) (cloud.Deletion, error) {
 		if err != nil || !d.Done || d.Found || ref.ProviderID == "" || e.Deleting(ref.OwnerID) {
 			return d, err
 		}
-		if known, err := e.identify(ctx, o); known || err != nil {
-			return cloud.Deletion{RetryAfter: minRetry, Remaining: []string{"VM " + ref.ProviderID}}, err
+		e.update(ref.OwnerID, func(n *memory) { n.absent, n.nobodys = ref.ProviderID, false })
+	}
+	if !e.isNobodys(ref) {
+		switch known, err := e.identify(ctx, o); {
+		case err != nil:
+			return cloud.Deletion{}, err
+		case known:
+			e.update(ref.OwnerID, func(n *memory) { n.absent = "" })
+			return cloud.Deletion{RetryAfter: minRetry, Remaining: []string{"VM " + ref.ProviderID}}, nil
 		}
-		e.update(ref.OwnerID, func(n *memory) { n.absent = ref.ProviderID })
+		e.update(ref.OwnerID, func(n *memory) { n.nobodys = true })
 	}
 	return e.removeSecond(ctx, o)
 }
@@ -243,6 +250,14 @@ func (e *Engine) wasAbsent(r cloud.Ref) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return r.ProviderID != "" && r.OwnerID != "" && e.memories[r.OwnerID].absent == r.ProviderID
+}
+
+// isNobodys reports whether the cloud shows no VM of any owner behind a providerID that a deletion has found
+// nothing of.
+func (e *Engine) isNobodys(r cloud.Ref) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.memories[r.OwnerID].nobodys
 }
 
 // removeOne is Remove without the look for a second VM.

@@ -60,7 +60,7 @@ func (o *object) RecordOwnerID(_ context.Context, id string) error {
 func (o *object) Class() (class.Resolved, error) { return o.class, o.classErr }
 func (o *object) Ref() cloud.Ref                 { return o.ref }
 func (o *object) Attempt() (int, bool)           { return o.attempt, o.foreign }
-func (o *object) Request() cloud.CreateRequest   {
+func (o *object) Request() cloud.CreateRequest {
 	return cloud.CreateRequest{Zone: o.wish, Tags: o.tags}
 }
 

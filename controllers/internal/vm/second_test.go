@@ -142,6 +142,7 @@ func TestSecondLookIsRepeatedAlone(t *testing.T) {
 	deletions := 0
 	answers := []error{
 		cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"),
+		cloud.Errorf(cloud.NotFound, "get VM", "Reason", "gone"), // whoever's it may be
 		cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"),
 		cloud.Errorf(cloud.NotFound, "get VM", "Reason", "gone"),
 	}

@@ -50,6 +50,7 @@ type memory struct {
 	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
 	going   bool      // the cloud has accepted that it goes
 	absent  string    // the providerID of which a deletion has found nothing from the start
+	nobodys bool      // and there is no VM of another owner behind it either
 	attempt int       // the latest one that was asked for, or looked for, here
 	refused int       // the attempt whose refusal the cloud would repeat for ever
 	unseen  bool      // a class has refused the look for a VM that nothing records

@@ -257,3 +257,17 @@ func (p *Plan) addFailingRollouts() {
 		}
 	}
 }
+
+// addStrips has a tool of a quarter of the worlds remove annotations of objects, a few times.
+func (p *Plan) addStrips() {
+	const stream = 71 // with it, no recorded world that was once violated has one
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if r.IntN(4) > 0 {
+		return
+	}
+	for range 1 + r.IntN(6) {
+		p.Events = append(p.Events, Event{
+			At: between(r, 0, p.Length), What: "strip", N: r.Uint32() >> 1, For: time.Second,
+		})
+	}
+}

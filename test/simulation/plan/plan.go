@@ -115,6 +115,7 @@ func New(seed uint64) Plan {
 	p.addLateRequests()
 	p.addFallbackRestores()
 	p.addFailingRollouts()
+	p.addStrips()
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }
