@@ -103,7 +103,7 @@ func TestAnnotationsOfAMachineAreRemoved(t *testing.T) {
 					return
 				}
 				w.settle(m.Name, func() bool { return w.machine(m.Name) == nil })
-				if told := w.told(); !strings.Contains(told, "VM "+id+" and its Node deleted") {
+				if told := strings.Join(w.Heard(), "\n"); !strings.Contains(told, "VM "+id+" and its Node deleted") {
 					t.Errorf("Events: %s", told)
 				}
 				if left := w.cloud.Live(); len(left) > 0 {
@@ -112,13 +112,4 @@ func TestAnnotationsOfAMachineAreRemoved(t *testing.T) {
 			})
 		}
 	}
-}
-
-// told returns the Events so far.
-func (w *env) told() string {
-	var all []string
-	for len(w.events.Events) > 0 {
-		all = append(all, <-w.events.Events)
-	}
-	return strings.Join(all, "\n")
 }

@@ -61,7 +61,7 @@ func (e *Engine) Recall(ctx context.Context, o Owner) error {
 func (e *Engine) identify(ctx context.Context, o Owner) (known bool, err error) {
 	ref := o.Ref()
 	account, resolved, err := e.Account(ctx, o)
-	if err != nil || ref.ProviderID == "" || resolved.Driver.Traits().Legacy {
+	if err != nil || ref.ProviderID == "" || ref.OwnerID == "" || resolved.Driver.Traits().Legacy {
 		return false, err
 	}
 	named, err := account.Get(ctx, cloud.Ref{ProviderID: ref.ProviderID, Class: resolved.Class})

@@ -72,6 +72,9 @@ func TestRemoveSecond(t *testing.T) {
 			}
 			o.class.Account = func(context.Context) (cloud.Account, error) {
 				return &account{get: func(r cloud.Ref) (cloud.VM, error) {
+					if r.OwnerID == "" && r.Name == "" {
+						return notFound(r) // whoever's the first one may be
+					}
 					o.steps = append(o.steps, "get")
 					if r.ProviderID != "" || r.State != "" {
 						t.Errorf("looked for %+v, want it found by name", r)
