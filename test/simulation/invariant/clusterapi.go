@@ -124,7 +124,7 @@ func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) erro
 		case other, moved(m):
 			continue
 		case !m.DeletionTimestamp.IsZero(), c.copies(m, now), c.wasDeleted(c.mcmID(m), w.Began),
-			m.Annotations[machinev1.NextClassAnnotation] != "":
+			m.Annotations[machinev1.NextClassAnnotation] != "", c.strippedSince(m, w): // of the next class
 			return nil
 		}
 		return fmt.Errorf("VM %s is ended although it is that of MCMMachine %s, which stays", now.ID, m.Name)
