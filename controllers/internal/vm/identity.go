@@ -131,7 +131,7 @@ func notProved(ctx context.Context, account cloud.Account, with class.Resolved, 
 	return "", nil
 }
 
-// errNotListed says that a VM cannot be proved to be of a Cluster.
+// errNotListed is why it is not known which Cluster a VM is of.
 var errNotListed = errors.New("the VM is not in the listing of its class")
 
 // clusterOf returns the id of the Cluster that a VM is tagged with; empty for none.
