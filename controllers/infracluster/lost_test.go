@@ -10,8 +10,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
-// TestNothingThatAnMCMClusterLosesLetsItGo takes each annotation that docs/annotations.md lists, the finalizers and the
-// status away from an MCMCluster, alone and all together: it has finalizer and owner id again, and waits for its machines.
+// TestNothingThatAnMCMClusterLosesLetsItGo takes each annotation that docs/annotations.md lists, the
+// finalizers and the status away from an MCMCluster, alone and all together: it has finalizer and
+// owner id again, and waits for its machines.
 func TestNothingThatAnMCMClusterLosesLetsItGo(t *testing.T) {
 	t.Parallel()
 	strips := map[string]func(*infrav1.MCMCluster){

@@ -60,8 +60,9 @@ func states() map[string]func(*env) {
 	}
 }
 
-// TestNothingThatAnMCMMachineLosesLosesItsVM takes each annotation that docs/annotations.md lists, the finalizers and the
-// status away from an MCMMachine that has its id from before a move, alone and all together, in each state of its life.
+// TestNothingThatAnMCMMachineLosesLosesItsVM takes each annotation that docs/annotations.md lists, the
+// finalizers and the status away from an MCMMachine that has its id from before a move, alone and
+// together, in each state of its life.
 func TestNothingThatAnMCMMachineLosesLosesItsVM(t *testing.T) {
 	t.Parallel()
 	strips := map[string]func(*infrav1.MCMMachine){
@@ -73,7 +74,9 @@ func TestNothingThatAnMCMMachineLosesLosesItsVM(t *testing.T) {
 			}
 		},
 	}
-	strips["annotations and status"] = func(m *infrav1.MCMMachine) { m.Annotations, m.Status = nil, infrav1.MCMMachineStatus{} }
+	strips["annotations and status"] = func(m *infrav1.MCMMachine) {
+		m.Annotations, m.Status = nil, infrav1.MCMMachineStatus{}
+	}
 	for _, name := range carried.Names(t, "MCMMachine") {
 		strips[name] = func(m *infrav1.MCMMachine) { delete(m.Annotations, name) }
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/carried"
 )
 
-// TestNothingThatASetLosesMakesTooManyMachines takes each annotation that docs/annotations.md lists, the finalizers and the
-// status away from a MachineSet, alone and all together, in each state of its life.
+// TestNothingThatASetLosesMakesTooManyMachines takes each annotation that docs/annotations.md lists,
+// the finalizers and the status away from a MachineSet, alone and all together, in each state of its life.
 func TestNothingThatASetLosesMakesTooManyMachines(t *testing.T) {
 	t.Parallel()
 	strips := map[string]func(*machinev1.MachineSet){
