@@ -172,6 +172,16 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
+	// The UID that would stand in for an owner id would be taken for a real one after the next move.
+	keepsLooking := false
+	if stripped(p.object) && p.object.Spec.ProviderID != "" {
+		if err := c.engine.Recall(ctx, c.owner(p)); err != nil {
+			if err := c.callFailed(p, err); err != nil {
+				return err
+			}
+			keepsLooking = true
+		}
+	}
 	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
 		if from := madeFrom(o); from != "" {
 			machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, from)
@@ -180,11 +190,18 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 			machinev1.SetAnnotation(o, machinev1.CreateAttemptAnnotation, attemptUnknown)
 		}
 		controllerutil.AddFinalizer(o, machinev1.MCMMachineFinalizer)
-		machinev1.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(p.object))
+		if !keepsLooking {
+			machinev1.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(p.object))
+		}
 		if o.Spec.ProviderID == "" && p.seen.machine.Spec.ProviderID != "" {
 			o.Spec.ProviderID = p.seen.machine.Spec.ProviderID
 		}
 	})
+}
+
+// stripped reports whether an MCMMachine has a finalizer and no owner id: they are written together.
+func stripped(o *infrav1.MCMMachine) bool {
+	return slices.Contains(o.Finalizers, machinev1.MCMMachineFinalizer) && o.Annotations[machinev1.OwnerIDAnnotation] == ""
 }
 
 // mayHaveUnknownVM reports whether a VM may have been created for an MCMMachine that knows neither its providerID
@@ -192,8 +209,8 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 // written together.
 func mayHaveUnknownVM(o *infrav1.MCMMachine) bool {
 	adopted := slices.Contains(o.Finalizers, machinev1.MCMMachineFinalizer) || madeFrom(o) != "" || provisioned(o)
-	stripped := o.Annotations[machinev1.OwnerIDAnnotation] == "" || !createStarted(o) && madeFrom(o) != ""
-	return o.Spec.ProviderID == "" && adopted && stripped
+	lacks := o.Annotations[machinev1.OwnerIDAnnotation] == "" || !createStarted(o) && madeFrom(o) != ""
+	return o.Spec.ProviderID == "" && adopted && lacks
 }
 
 // patch applies change to metadata and spec, and writes what differs, if anything

@@ -123,9 +123,7 @@ func (c *Controller) otherMachineWithSameVM(ctx context.Context, p *pass) (strin
 // neverCreated reports whether no VM was ever asked for: that is written down first. Where there is a finalizer and
 // no owner id, what was written may have been stripped.
 func neverCreated(o *infrav1.MCMMachine) bool {
-	stripped := slices.Contains(o.Finalizers, machinev1.MCMMachineFinalizer) &&
-		o.Annotations[machinev1.OwnerIDAnnotation] == ""
-	return o.Spec.ProviderID == "" && !createStarted(o) && madeFrom(o) == "" && !provisioned(o) && !stripped
+	return o.Spec.ProviderID == "" && !createStarted(o) && madeFrom(o) == "" && !provisioned(o) && !stripped(o)
 }
 
 // unjoined is how old a machine without Node is at least to count as one that did not join: one

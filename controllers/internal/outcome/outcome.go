@@ -84,7 +84,7 @@ func IsCloud(err error) bool {
 }
 
 // Reason is the condition reason for a failed call: what was found wrong with
-// class, Secret or boot data, else what the cloud's code means.
+// class, Secret, boot data or owner id, else what the cloud's code means.
 func Reason(err error) string {
 	if reason := inputReason(err); reason != "" {
 		return reason

@@ -26,13 +26,16 @@ type Identity interface {
 	RecordOwnerID(ctx context.Context, ownerID string) error
 }
 
-// Recall gives an owner without owner id and without providerID, which may have asked for a VM when it
-// had one, the id of that VM: the one that the cloud shows by its name. It does nothing where
-// there is none, or where it is another object's. An error is one of the cloud's, or says why it is not known
+// Recall gives an owner without owner id, which may have asked for a VM when it had one, the id of that VM: the
+// one that its providerID names, or else that the cloud shows by its name. It does nothing where there is none, or where it is another object's. An error is one of the cloud's, or says why it is not known
 // whose the VM is; nothing may be created, or believed to be gone, before that is settled.
 func (e *Engine) Recall(ctx context.Context, o Owner) error {
-	if o.HasOwnerID() || o.Ref().ProviderID != "" {
+	if o.HasOwnerID() {
 		return nil
+	}
+	if o.Ref().ProviderID != "" {
+		_, err := e.identify(ctx, o)
+		return err
 	}
 	account, resolved, err := e.Account(ctx, o)
 	if err != nil || resolved.Driver.Traits().Legacy {

@@ -219,8 +219,10 @@ func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved cl
 // that the VM leaves its load balancers, too. A VM of the owner's providerID that another owner has is
 // left, and an error says so.
 func (e *Engine) Remove(ctx context.Context, o Owner) (cloud.Deletion, error) {
-	if err := e.Recall(ctx, o); err != nil {
-		return cloud.Deletion{}, err
+	if o.Ref().ProviderID == "" {
+		if err := e.Recall(ctx, o); err != nil {
+			return cloud.Deletion{}, err
+		}
 	}
 	ref := o.Ref()
 	if !e.wasAbsent(ref) {

@@ -199,10 +199,6 @@ func strips() []Mutation {
 			{engine, "(*Engine).Recall", Body(`return nil`)},
 			{engine, "(*Engine).identify", Body(`return false, nil`)},
 		}},
-		{"an attempt whose number was stripped is taken for the first", []Target{
-			{engine, "(*Engine).latestAttempt", Body(`return 0`)},
-			{"controllers/inframachine", "mayHaveUnknownVM", Body(`return false`)},
-		}},
 	}
 }
 
