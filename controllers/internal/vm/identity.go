@@ -26,9 +26,11 @@ type Identity interface {
 	RecordOwnerID(ctx context.Context, ownerID string) error
 }
 
-// Recall gives an owner without owner id, which may have asked for a VM when it had one, the id of that VM: the
-// one that its providerID names, or else that the cloud shows by its name. It does nothing where there is none, or where it is another object's. An error is one of the cloud's, or says why it is not known
-// whose the VM is; nothing may be created, or believed to be gone, before that is settled.
+// Recall gives an owner without owner id, which may have asked for a VM when it had one, the id of that
+// VM: the one that its providerID names, or else that the cloud shows by its name. It does nothing where
+// there is none, and of those that it finds by name, where it is another object's. An error is one of the
+// cloud's, or says why it is not known whose the VM is; nothing may be created, or believed to be gone,
+// before that is settled.
 func (e *Engine) Recall(ctx context.Context, o Owner) error {
 	if o.HasOwnerID() {
 		return nil
@@ -79,8 +81,8 @@ func (e *Engine) identify(ctx context.Context, o Owner) (known bool, err error) 
 	return true, e.takeBack(ctx, account, resolved, o, named)
 }
 
-// takeBack records the owner id of a VM as the owner's, if its tags prove that it is the owner's. Else the error says
-// what keeps it from that.
+// takeBack records the owner id of a VM as the owner's, if its tags prove that it is the owner's. Else
+// the error says what keeps it from that.
 func (e *Engine) takeBack(ctx context.Context, account cloud.Account, with class.Resolved, o Owner,
 	found cloud.VM,
 ) error {
@@ -106,8 +108,8 @@ func (e *Engine) takeBack(ctx context.Context, account cloud.Account, with class
 	return nil
 }
 
-// notProved returns why a VM is not proved to be the owner's; empty if it is: the tags name the owner's machine and
-// Cluster, and no other object has its id.
+// notProved returns why a VM is not proved to be the owner's; empty if it is: the tags name the owner's
+// machine and Cluster, and no other object has its id.
 func notProved(ctx context.Context, account cloud.Account, with class.Resolved, o Owner, found cloud.VM) (
 	why string, err error,
 ) {
