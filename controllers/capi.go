@@ -21,7 +21,8 @@ func addMCMCluster(s *setup) error {
 
 func addMCMMachine(s *setup) error {
 	return inframachine.New(inframachine.Deps{
-		Client: s.Client, Live: s.Live, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
+		Namespace: s.Namespace, Client: s.Client, Live: s.Live, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock,
+		Fence:  s.Fence,
 		Events: s.Events("mcmmachine-controller"), IPAM: !slices.ContainsFunc(IPAMKinds(), s.unserved),
 		Options: inframachine.Options{
 			WatchFilter:            s.WatchFilter,

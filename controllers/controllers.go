@@ -213,7 +213,8 @@ func addMachine(s *setup) error {
 	options.RecordJoins = s.Options.ReplaceCycles > 0 &&
 		(s.Options.CreationTimeoutGrowthPercent > 0 || s.Options.PauseFailingRollouts)
 	c := machine.New(machine.Deps{
-		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
+		Namespace: s.Namespace, Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock,
+		Fence:  s.Fence,
 		Events: s.Events(machineComponent), Options: options, Frozen: s.frozen, FreezeCause: s.cause,
 		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits, Permits: s.permits,
 		Fallback: s.fallback, Evidence: s.evidence,

@@ -90,6 +90,18 @@ func NameReserved(set *machinev1.MachineSet, m *machinev1.Machine) bool {
 	return err == nil && named && ordinal >= record.Open && ordinal < record.Next
 }
 
+// OwnerIDOf returns the owner id that a MachineSet gave a Machine of its, which follows from the name; ok is false for
+// a Machine with a name that the set has not given.
+func OwnerIDOf(set *machinev1.MachineSet, m *machinev1.Machine) (id string, ok bool) {
+	record, err := ParseOrdinals(set.Annotations[machinev1.OrdinalsAnnotation])
+	names := NewNames(set)
+	ordinal, named := names.Ordinal(m.Name)
+	if err != nil || !named || ordinal >= record.Next {
+		return "", false
+	}
+	return names.OwnerID(ordinal), true
+}
+
 // Unfinished returns the reserved ordinals that have no Machine yet. Machines of
 // a reservation are created in order, so one that is missing below one that
 // exists was created and is gone: its name is not used again.

@@ -95,7 +95,7 @@ func (k *kit) decoys(m *machine) (ours, strange map[string]string) {
 }
 
 // notByProviderID names a foreign VM by its providerID: the owner id in the tag
-// says that it is not the one that is meant.
+// says that it is not the one that is meant. Whose it is can be asked, with a Ref that has neither.
 func (k *kit) notByProviderID(a *guard, m *machine, ours map[string]string, before []cloud.Resource) {
 	k.Helper()
 	for r, err := range a.List(k.Context(), k.class) {
@@ -109,6 +109,11 @@ func (k *kit) notByProviderID(a *guard, m *machine, ours map[string]string, befo
 		ref.ProviderID = r.VM.ProviderID
 		if vm, err := a.Get(k.Context(), ref); cloud.CodeOf(err) != cloud.NotFound {
 			k.Errorf("get the VM of another owner by its providerID: got %+v, %v, want NotFound", vm, err)
+		}
+		alone := cloud.Ref{ProviderID: r.VM.ProviderID, Class: k.class}
+		if vm, err := a.Get(k.Context(), alone); err != nil || vm.ID != r.ID || vm.OwnerID != r.OwnerID ||
+			vm.Name != r.MachineName {
+			k.Errorf("get a VM of any owner and name by its providerID: got %+v, %v, want %+v", vm, err, *r.VM)
 		}
 		if _, err := a.Delete(k.Context(), ref); err != nil {
 			k.Logf("delete the VM of another owner by its providerID: %v", err)

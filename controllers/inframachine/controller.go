@@ -3,6 +3,7 @@ package inframachine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,9 @@ type Options struct {
 
 // Deps are what a Controller needs; all are required but Clusters, Fallback and Evidence.
 type Deps struct {
+	// Namespace is where there are objects that may have an owner id, empty is all namespaces.
+	Namespace string
+
 	Client client.Client // management cluster, reads from a cache with the indexes of index.Infrastructure
 	Live   client.Reader // reads from the API server
 	// Clusters are the connections to the workload clusters; nil: no Node is looked at.
@@ -158,15 +162,55 @@ func (c *Controller) join(ctx context.Context, p *pass) error {
 }
 
 // ensureFinalizer puts finalizer and owner id onto an MCMMachine before anything is
-// created for it, and takes over a providerID that only the Machine knows any more.
+// created for it, and takes over a providerID that only the Machine knows any more. What somebody has
+// stripped it of is restored: the owner id from the VM, and the class from the status.
 func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
+	unknown := mayHaveUnknownVM(p.object) && p.seen.machine.Spec.ProviderID == ""
+	if unknown {
+		if err := c.engine.Recall(ctx, c.owner(p)); err != nil {
+			p.did.vmCondition = conditionFalse(outcome.Reason(err), failureMessage(err))
+			return err
+		}
+	}
+	// The UID that would stand in for an owner id would be taken for a real one after the next move.
+	keepsLooking := false
+	if stripped(p.object) && p.object.Spec.ProviderID != "" {
+		if err := c.engine.Recall(ctx, c.owner(p)); err != nil {
+			if err := c.callFailed(p, err); err != nil {
+				return err
+			}
+			keepsLooking = true
+		}
+	}
 	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
+		if from := madeFrom(o); from != "" {
+			machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, from)
+		}
+		if unknown && !createStarted(o) && !provisioned(o) {
+			machinev1.SetAnnotation(o, machinev1.CreateAttemptAnnotation, attemptUnknown)
+		}
 		controllerutil.AddFinalizer(o, machinev1.MCMMachineFinalizer)
-		machinev1.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(p.object))
+		if !keepsLooking {
+			machinev1.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(p.object))
+		}
 		if o.Spec.ProviderID == "" && p.seen.machine.Spec.ProviderID != "" {
 			o.Spec.ProviderID = p.seen.machine.Spec.ProviderID
 		}
 	})
+}
+
+// stripped reports whether an MCMMachine has a finalizer and no owner id: they are written together.
+func stripped(o *infrav1.MCMMachine) bool {
+	return slices.Contains(o.Finalizers, machinev1.MCMMachineFinalizer) && o.Annotations[machinev1.OwnerIDAnnotation] == ""
+}
+
+// mayHaveUnknownVM reports whether a VM may have been created for an MCMMachine that knows neither its providerID
+// nor, because somebody has stripped it, all of what was recorded before: owner id, attempt and class are
+// written together.
+func mayHaveUnknownVM(o *infrav1.MCMMachine) bool {
+	adopted := slices.Contains(o.Finalizers, machinev1.MCMMachineFinalizer) || madeFrom(o) != "" || provisioned(o)
+	lacks := o.Annotations[machinev1.OwnerIDAnnotation] == "" || !createStarted(o) && madeFrom(o) != ""
+	return o.Spec.ProviderID == "" && adopted && lacks
 }
 
 // patch applies change to metadata and spec, and writes what differs, if anything

@@ -47,9 +47,15 @@ func (c *Controller) delete(ctx context.Context, p *pass) error {
 		return err
 	}
 	p.did.finalizerRemoved = true
-	if !p.did.vmRetained && p.object.Spec.ProviderID != "" {
+	switch {
+	case p.did.vmRetained || p.object.Spec.ProviderID == "":
+	case c.engine.Deleting(machinev1.OwnerID(p.object)): // this process has seen it go
 		p.did.events = append(p.did.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, "VM " + p.object.Spec.ProviderID +
 			" deleted"})
+	default:
+		p.did.events = append(p.did.events, kubeEvent{
+			corev1.EventTypeNormal, eventDeleted, "The cloud does not show VM " + p.object.Spec.ProviderID + " any more",
+		})
 	}
 	return nil
 }
@@ -114,10 +120,10 @@ func (c *Controller) otherMachineWithSameVM(ctx context.Context, p *pass) (strin
 	return "", nil
 }
 
-// neverCreated reports whether no VM was ever asked for: that is written down first.
+// neverCreated reports whether no VM was ever asked for: that is written down first. Where there is a finalizer and
+// no owner id, what was written may have been stripped.
 func neverCreated(o *infrav1.MCMMachine) bool {
-	return o.Spec.ProviderID == "" && !createStarted(o) && o.Annotations[infrav1.MadeFromAnnotation] == "" &&
-		!provisioned(o)
+	return o.Spec.ProviderID == "" && !createStarted(o) && madeFrom(o) == "" && !provisioned(o) && !stripped(o)
 }
 
 // unjoined is how old a machine without Node is at least to count as one that did not join: one

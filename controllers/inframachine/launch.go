@@ -1,6 +1,7 @@
 package inframachine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -233,12 +234,17 @@ func (c *Controller) adopt(ctx context.Context, p *pass) (ends bool, err error) 
 }
 
 // className is the name of the class that the VM is of, or will be.
-func className(o *infrav1.MCMMachine) string {
-	if name := o.Annotations[infrav1.MadeFromAnnotation]; name != "" {
-		return name
-	}
-	return o.Spec.MachineClassRef.Name
+func className(o *infrav1.MCMMachine) string { return cmp.Or(madeFrom(o), o.Spec.MachineClassRef.Name) }
+
+// madeFrom is the name of the class that a VM was asked for with; empty if none was. The status has it, too, should
+// the annotation be lost.
+func madeFrom(o *infrav1.MCMMachine) string {
+	return cmp.Or(o.Annotations[infrav1.MadeFromAnnotation], o.Status.MachineClassName)
 }
+
+// attemptUnknown is the number of an attempt whose number was lost: nothing is created before the VM has been
+// looked up.
+const attemptUnknown = "0"
 
 // attemptOf returns the number of the current attempt at the VM, from 1.
 func attemptOf(o *infrav1.MCMMachine) int {
@@ -252,14 +258,21 @@ func attemptOf(o *infrav1.MCMMachine) int {
 // one of the MCMCluster; where there is none it belongs to this Cluster only, and
 // then no collector takes the resources.
 func tags(p *pass) map[string]string {
-	id := string(p.seen.cluster.UID)
-	if p.seen.infra != nil {
-		id = machinev1.OwnerID(p.seen.infra)
-	}
 	return map[string]string{
 		machinev1.ClusterNamespaceTag: p.seen.cluster.Namespace, machinev1.ClusterNameTag: p.seen.cluster.Name,
-		machinev1.ClusterIDTag: id,
+		machinev1.ClusterIDTag: clusterID(p),
 	}
+}
+
+// clusterID is the id of the Cluster that resources in the cloud are tagged with; empty without a Cluster.
+func clusterID(p *pass) string {
+	switch {
+	case p.seen.infra != nil:
+		return machinev1.OwnerID(p.seen.infra)
+	case p.seen.cluster != nil:
+		return string(p.seen.cluster.UID)
+	}
+	return ""
 }
 
 // interruptible reports whether the cloud may take such a VM away; nil if not.

@@ -31,7 +31,7 @@ func report(p *pass) infrav1.MCMMachineStatus {
 			set(metav1.Condition{Type: kind, Status: w.status, Reason: w.reason, Message: w.message})
 		}
 	}
-	status.MachineClassName = p.object.Annotations[infrav1.MadeFromAnnotation]
+	status.MachineClassName = madeFrom(p.object)
 	setIf(infrav1.VMProvisionedCondition, p.did.vmCondition)
 	setIf(infrav1.IPAddressesClaimedCondition, p.did.addressCondition)
 	setIf(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition,

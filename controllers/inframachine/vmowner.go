@@ -18,6 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/claims"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
@@ -44,7 +45,8 @@ func (c *Controller) owner(p *pass) vmOwner {
 		Patch: func(ctx context.Context, change func(client.Object)) error {
 			return c.patch(ctx, p, func(o *infrav1.MCMMachine) { change(o) })
 		},
-		Noted: &p.did.scope,
+		Noted:  &p.did.scope,
+		Claims: claims.Claims{Live: c.Live, Namespace: c.Namespace}, Cluster: clusterID(p),
 	}, p}
 }
 
@@ -60,8 +62,10 @@ func (o vmOwner) Ref() cloud.Ref {
 	}
 }
 
-// Attempt is never foreign: only this controller creates VMs for MCMMachines.
-func (o vmOwner) Attempt() (number int, foreign bool) { return attemptOf(o.p.object), false }
+// Attempt is foreign where its number was lost: else, only this controller creates VMs for MCMMachines.
+func (o vmOwner) Attempt() (number int, foreign bool) {
+	return attemptOf(o.p.object), o.p.object.Annotations[machinev1.CreateAttemptAnnotation] == attemptUnknown
+}
 
 // Request asks for the Cluster's tags and the Machine's failure domain.
 func (o vmOwner) Request() cloud.CreateRequest {
@@ -115,7 +119,9 @@ func (o vmOwner) RecordIntent(ctx context.Context) error {
 		if vm.KeepsBootData(o.p.seen.class) {
 			machinev1.SetAnnotation(m, machinev1.BootDataAnnotation, machinev1.BootDataKept)
 		}
-		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(m)))
+		if !createStarted(m) {
+			machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(m)))
+		}
 		machinev1.SetAnnotation(m, infrav1.MadeFromAnnotation, o.p.usedClass())
 		machinev1.SetAnnotation(m, capi.BlockMoveAnnotation, "true")
 		if addresses := recordOf(o.p.did.network); addresses != "" {

@@ -35,6 +35,9 @@ import (
 // Deps are what a Controller needs; all are required but Target, Frozen, FreezeCause,
 // ThawedAt, Durations, Visits and Evidence.
 type Deps struct {
+	// Namespace is where there are objects that may have an owner id, empty is all namespaces.
+	Namespace string
+
 	Client  client.Client   // control cluster, reads from a cache
 	Live    client.Reader   // control cluster, reads from the API server
 	Target  *target.Cluster // nil: there are no nodes
@@ -188,6 +191,7 @@ func joinSteps() []step {
 // looks at is gone.
 func deletionSteps() []step {
 	return []step{
+		{"nameOwnerID", machinev1.StepGetVMStatus, always((*Controller).nameOwnerID)},
 		{"findNode", machinev1.StepGetVMStatus, (*Controller).findNode},
 		{"drain", machinev1.StepDrain, (*Controller).drain},
 		{"detachVolumes", machinev1.StepDeleteAttachments, (*Controller).detachVolumes},

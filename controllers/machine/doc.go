@@ -25,6 +25,7 @@
 // not done. Each is skipped when there is nothing to do, so a Machine without pods
 // is deleted in one pass:
 //
+//	nameOwnerID      finalizer.go  the owner id that follows from the name, where it was lost
 //	findNode         node.go       the node of a Machine that never recorded it
 //	drain            drain.go      the pods
 //	detachVolumes    drain.go      volumes whose node does not answer

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,32 +13,72 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
 // ensureFinalizer puts finalizer and owner id onto a Machine before anything is
-// created for it. A MachineSet creates its Machines with both.
+// created for it. A MachineSet creates its Machines with both. An owner id that was lost is
+// read back: from the name, where a MachineSet gave it, or from the VM.
 func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
+	id, err := c.ownerIDGivenBySet(ctx, p.machine)
+	if err != nil {
+		return err
+	}
+	if mayHaveUnknownVM(p.machine) && id == "" {
+		if err := c.engine.Recall(ctx, c.owner(p)); err != nil {
+			p.did.waitsFor = &waiting{outcome.Reason(err), err.Error()}
+			return err
+		}
+	}
 	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
-		if startedByMCM(m) {
-			machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, attemptOfMCM)
+		if mayHaveUnknownVM(p.seen.before) {
+			defaultAnnotation(m, machinev1.CreateAttemptAnnotation, attemptUnknown)
 		}
 		controllerutil.AddFinalizer(m, machinev1.Finalizer)
-		defaultAnnotation(m, machinev1.OwnerIDAnnotation, string(m.UID))
+		defaultAnnotation(m, machinev1.OwnerIDAnnotation, cmp.Or(id, string(m.UID)))
 		defaultAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)
 	})
 }
 
-// attemptOfMCM is the number of an attempt of MCM, which used no token of ours:
-// nothing is created before the VM has been looked up.
-const attemptOfMCM = "0"
+// nameOwnerID gives a Machine that is being deleted, and has lost its owner id, the one that follows from its name. Any
+// other one is read back when the VM is looked for.
+func (c *Controller) nameOwnerID(ctx context.Context, p *pass) error {
+	id, err := c.ownerIDGivenBySet(ctx, p.machine)
+	if err != nil || id == "" {
+		return err
+	}
+	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
+		machinev1.SetAnnotation(m, machinev1.OwnerIDAnnotation, id)
+	})
+}
 
-// startedByMCM reports whether MCM may have created a VM for m without recording
-// its id: MCM adds its finalizer first, and knows no owner ids.
-func startedByMCM(m *machinev1.Machine) bool {
+// attemptUnknown is the number of an attempt of MCM, which used no token of ours, and of one whose
+// number was lost: nothing is created before the VM has been looked up.
+const attemptUnknown = "0"
+
+// mayHaveUnknownVM reports whether a VM may have been created for m although m knows neither its providerID nor
+// its owner id: by MCM, which adds its finalizer first and knows no owner ids, or before somebody stripped m.
+func mayHaveUnknownVM(m *machinev1.Machine) bool {
 	return m.Annotations[machinev1.OwnerIDAnnotation] == "" && m.Spec.ProviderID == "" &&
-		controllerutil.ContainsFinalizer(m, machinev1.Finalizer)
+		(controllerutil.ContainsFinalizer(m, machinev1.Finalizer) || m.Status.LastOperation.Type != "")
+}
+
+// ownerIDGivenBySet returns the owner id that its MachineSet gave a Machine that has none any more: it follows
+// from the name. Empty for a Machine that has one, and for one that its set did not name.
+func (c *Controller) ownerIDGivenBySet(ctx context.Context, m *machinev1.Machine) (string, error) {
+	owner := metav1.GetControllerOf(m)
+	if m.Annotations[machinev1.OwnerIDAnnotation] != "" || owner == nil || owner.Kind != machinev1.MachineSetKind {
+		return "", nil
+	}
+	set := &machinev1.MachineSet{}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: owner.Name}, set)
+	if err != nil || set.UID != owner.UID {
+		return "", client.IgnoreNotFound(err)
+	}
+	id, _ := naming.OwnerIDOf(set, m)
+	return id, nil
 }
 
 // waitForName keeps a Machine while a request that creates another one of its name
@@ -75,16 +116,23 @@ func (c *Controller) removeFinalizer(ctx context.Context, p *pass) (bool, error)
 		return false, err
 	}
 	p.did.finalizerRemoved = true
-	p.did.events = append(p.did.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, deletedMessage(p)})
+	p.did.events = append(p.did.events, kubeEvent{
+		corev1.EventTypeNormal, eventDeleted, deletedMessage(p, c.engine.Deleting(machinev1.OwnerID(p.machine))),
+	})
 	return true, nil
 }
 
-func deletedMessage(p *pass) string {
+// deletedMessage says what has gone with a Machine. seen is set if this process has seen the VM go.
+func deletedMessage(p *pass, seen bool) string {
 	switch {
 	case p.did.vmRetained:
 		return "Machine deleted without its VM"
-	case p.machine.Spec.ProviderID == "":
+	case p.machine.Spec.ProviderID == "" && !seen:
 		return "Machine deleted, it had no VM"
+	case p.machine.Spec.ProviderID == "":
+		return "VM that was being created, and the Machine, deleted"
+	case !seen:
+		return fmt.Sprintf("Machine and its Node deleted; the cloud does not show VM %s any more", p.machine.Spec.ProviderID)
 	}
 	return fmt.Sprintf("VM %s and its Node deleted", p.machine.Spec.ProviderID)
 }

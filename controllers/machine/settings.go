@@ -86,7 +86,7 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 				"a duration such as 20m"))
 		}
 	}
-	if v, ok := m.Annotations[machinev1.CreateAttemptAnnotation]; ok && attemptOf(m) < 2 && v != attemptOfMCM {
+	if v, ok := m.Annotations[machinev1.CreateAttemptAnnotation]; ok && attemptOf(m) < 2 && v != attemptUnknown {
 		warnings = append(warnings, annotationWarning(machinev1.CreateAttemptAnnotation, v, "a number from 2"))
 	}
 	return s, append(warnings, forceWarnings(m)...)

@@ -11,6 +11,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/claims"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
@@ -37,7 +38,8 @@ func (c *Controller) owner(p *pass) vmOwner {
 		Patch: func(ctx context.Context, change func(client.Object)) error {
 			return c.patchMachine(ctx, p, func(m *machinev1.Machine) { change(m) })
 		},
-		Noted: &p.did.scope,
+		Noted:  &p.did.scope,
+		Claims: claims.Claims{Live: c.Live, Namespace: c.Namespace},
 	}, p}
 }
 
@@ -55,7 +57,7 @@ func (o vmOwner) Ref() cloud.Ref {
 
 // Attempt is foreign where MCM may have created a VM, without any token.
 func (o vmOwner) Attempt() (number int, foreign bool) {
-	return attemptOf(o.p.machine), o.p.machine.Annotations[machinev1.CreateAttemptAnnotation] == attemptOfMCM
+	return attemptOf(o.p.machine), o.p.machine.Annotations[machinev1.CreateAttemptAnnotation] == attemptUnknown
 }
 
 // Request asks for the annotations of the node template, which some clouds read.

@@ -49,6 +49,7 @@ const (
 	ReasonVMStopped          = "VMStopped"
 	ReasonVMFailed           = "VMFailed"
 	ReasonVMNotFound         = "VMNotFound"
+	ReasonVMOfAnotherOwner   = "VMOfAnotherOwner" // its tags have another owner id than the object
 	ReasonCreationTimedOut   = "CreationTimedOut"
 	ReasonFrozen             = "Frozen"
 	ReasonOutage             = "Outage" // many nodes of the zone or pool became unhealthy together; replacement is paused

@@ -166,8 +166,8 @@ func (c *Cloud) spend(w http.ResponseWriter, token string) error {
 	if c.spent+1 > most {
 		w.Header().Set("RateLimit-Remaining", "0")
 		const quoted = 32 // characters of the token, which Hetzner's own answer names
-		return refuse(http.StatusTooManyRequests, "rate_limit_exceeded", fmt.Sprintf(
-			"limit of %d requests per hour reached for token '%s'", c.settings.Hourly, token[:min(quoted, len(token))]))
+		return refuse(http.StatusTooManyRequests, "rate_limit_exceeded",
+			"limit of %d requests per hour reached for token '%s'", c.settings.Hourly, token[:min(quoted, len(token))])
 	}
 	c.spent++
 	w.Header().Set("RateLimit-Remaining", strconv.Itoa(int(most-c.spent)))

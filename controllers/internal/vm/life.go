@@ -22,6 +22,7 @@ const unprotectedRetry = 5 * time.Second
 // it once.
 type Owner interface {
 	Subject
+	Identity
 	Choice
 	Placement
 	Recorder
@@ -98,6 +99,16 @@ func (e *Engine) Get(ctx context.Context, o Owner) (cloud.VM, error) {
 		return cloud.VM{}, err
 	}
 	found, err := account.Get(ctx, ref)
+	if cloud.CodeOf(err) == cloud.NotFound {
+		switch known, failed := e.identify(ctx, o); {
+		case failed != nil:
+			return cloud.VM{}, failed
+		case known:
+			if ref, err = e.ref(ctx, account, o, resolved); err == nil {
+				found, err = account.Get(ctx, ref)
+			}
+		}
+	}
 	if err == nil {
 		e.Seen(ctx, o, found)
 	}
@@ -160,6 +171,16 @@ func (e *Engine) create(ctx context.Context, account cloud.Account, resolved cla
 	}
 	recorded := w.Request.Scope
 	made, err := e.ensure(ctx, account, resolved.Driver.Traits(), w)
+	if cloud.CodeOf(err) == cloud.NotFound {
+		switch known, failed := e.identify(ctx, o); {
+		case failed != nil:
+			return cloud.VM{}, failed
+		case known:
+			if w.Request.Ref, err = e.ref(ctx, account, o, resolved); err == nil {
+				made, err = e.ensure(ctx, account, resolved.Driver.Traits(), w)
+			}
+		}
+	}
 	if failed := e.recordAsked(ctx, account, resolved, o, recorded, err); failed != nil {
 		return cloud.VM{}, fmt.Errorf("record account of VM: %w", failed)
 	}
@@ -219,15 +240,32 @@ func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved cl
 // Remove asks for the owner's VM, and all that was created with it, to go, and for a second VM
 // with the owner's id that a restore of the API server may have led to. Done is only true when
 // it can be believed: where the cloud may not show a VM yet, or a former leader may still
-// create it, it waits.
+// create it, it waits. An owner id that was lost is read back first; then the deletion begins again, so
+// that the VM leaves its load balancers, too. A VM of the owner's providerID that another owner has is
+// left, and an error says so.
 func (e *Engine) Remove(ctx context.Context, o Owner) (cloud.Deletion, error) {
+	if o.Ref().ProviderID == "" {
+		if err := e.Recall(ctx, o); err != nil {
+			return cloud.Deletion{}, err
+		}
+	}
 	ref := o.Ref()
 	if !e.wasAbsent(ref) {
 		d, err := e.removeOne(ctx, o)
 		if err != nil || !d.Done || d.Found || ref.ProviderID == "" || e.Deleting(ref.OwnerID) {
 			return d, err
 		}
-		e.update(ref.OwnerID, func(n *memory) { n.absent = ref.ProviderID })
+		e.update(ref.OwnerID, func(n *memory) { n.absent, n.nobodys = ref.ProviderID, false })
+	}
+	if !e.isNobodys(ref) {
+		switch known, err := e.identify(ctx, o); {
+		case err != nil:
+			return cloud.Deletion{}, err
+		case known:
+			e.update(ref.OwnerID, func(n *memory) { n.absent = "" })
+			return cloud.Deletion{RetryAfter: minRetry, Remaining: []string{"VM " + ref.ProviderID}}, nil
+		}
+		e.update(ref.OwnerID, func(n *memory) { n.nobodys = true })
 	}
 	return e.removeSecond(ctx, o)
 }
@@ -239,6 +277,14 @@ func (e *Engine) wasAbsent(r cloud.Ref) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return r.ProviderID != "" && r.OwnerID != "" && e.memories[r.OwnerID].absent == r.ProviderID
+}
+
+// isNobodys reports whether the cloud shows no VM of any owner behind a providerID that a deletion has found
+// nothing of.
+func (e *Engine) isNobodys(r cloud.Ref) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.memories[r.OwnerID].nobodys
 }
 
 // removeOne is Remove without the look for a second VM.

@@ -36,6 +36,11 @@ type object struct {
 	refuses  string
 	steps    []string
 
+	tags     map[string]string
+	lost     bool   // the owner id may stand in for one that was lost
+	claimant string // of any other owner id
+	cluster  string // that the VM has to be of
+
 	wish, zone string         // asked for, and recorded
 	use        map[string]int // of the zones, by other machines
 	useErr     error
@@ -45,10 +50,23 @@ type object struct {
 	scopes []string // of other machines
 }
 
+func (o *object) HasOwnerID() bool         { return !o.lost || o.ref.ProviderID != "" }
+func (o *object) MayHaveLostOwnerID() bool { return o.lost }
+func (o *object) ClusterID() string        { return o.cluster }
+
+func (o *object) Claimant(context.Context, string, ...string) (string, error) { return o.claimant, nil }
+
+func (o *object) RecordOwnerID(_ context.Context, id string) error {
+	o.ref.OwnerID, o.lost = id, false
+	return o.record("owner id " + id)
+}
+
 func (o *object) Class() (class.Resolved, error) { return o.class, o.classErr }
 func (o *object) Ref() cloud.Ref                 { return o.ref }
 func (o *object) Attempt() (int, bool)           { return o.attempt, o.foreign }
-func (o *object) Request() cloud.CreateRequest   { return cloud.CreateRequest{Zone: o.wish} }
+func (o *object) Request() cloud.CreateRequest {
+	return cloud.CreateRequest{Zone: o.wish, Tags: o.tags}
+}
 
 func (o *object) UserData(context.Context) (data []byte, spent bool, err error) {
 	o.steps = append(o.steps, "data")

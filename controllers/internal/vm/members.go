@@ -96,6 +96,9 @@ func (e *Engine) follow(ctx context.Context, o MemberOwner, resolved class.Resol
 	ref := refOf(o, resolved)
 	r, err := changeMembers(ctx, account, ref, was, want)
 	if cloud.CodeOf(err) == cloud.NotFound {
+		if _, err := e.identify(ctx, o); err != nil {
+			return cloud.Registration{}, err
+		}
 		return cloud.Registration{RetryAfter: time.Second, Waiting: []string{"the cloud does not show the VM"}}, nil
 	}
 	if err != nil || !r.Done {

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/claims"
 )
 
 // Records are the records of a VM that both APIs keep in the same annotations of its owner, which
@@ -21,6 +22,10 @@ type Records struct {
 	// Noted is what NoteScope has noted in this pass. Whoever writes the object takes it along with
 	// CarryScope.
 	Noted *string
+	// Claims are who else may have the owner's id.
+	Claims claims.Claims
+	// Cluster is the id of the Cluster that the VM is tagged with; empty accepts any.
+	Cluster string
 }
 
 // CarryScope adds a scope that was noted to a change of an object, if that changes anything; empty adds
@@ -51,6 +56,27 @@ func (r Records) NoteScope(scope string) { *r.Noted = scope }
 func (r Records) RecordScope(ctx context.Context, scope string) error {
 	*r.Noted = ""
 	return r.set(ctx, machinev1.CloudScopeAnnotation, scope)
+}
+
+// HasOwnerID reports whether the owner has its id on record.
+func (r Records) HasOwnerID() bool { return r.get(machinev1.OwnerIDAnnotation) != "" }
+
+// MayHaveLostOwnerID reports whether it has none, or its UID, which is written where none was known.
+func (r Records) MayHaveLostOwnerID() bool {
+	return !r.HasOwnerID() || r.get(machinev1.OwnerIDAnnotation) == string(r.Object().GetUID())
+}
+
+// ClusterID is the id of the Cluster that the VM is tagged with; empty accepts any.
+func (r Records) ClusterID() string { return r.Cluster }
+
+// Claimant is another object of either API with that owner id or one of these providerIDs; empty if there is none.
+func (r Records) Claimant(ctx context.Context, ownerID string, providerIDs ...string) (string, error) {
+	return r.Claims.Other(ctx, r.Object(), ownerID, providerIDs...)
+}
+
+// RecordOwnerID persists the owner id.
+func (r Records) RecordOwnerID(ctx context.Context, ownerID string) error {
+	return r.set(ctx, machinev1.OwnerIDAnnotation, ownerID)
 }
 
 func (r Records) get(annotation string) string { return r.Object().GetAnnotations()[annotation] }

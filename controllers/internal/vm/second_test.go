@@ -72,6 +72,9 @@ func TestRemoveSecond(t *testing.T) {
 			}
 			o.class.Account = func(context.Context) (cloud.Account, error) {
 				return &account{get: func(r cloud.Ref) (cloud.VM, error) {
+					if r.OwnerID == "" && r.Name == "" {
+						return notFound(r) // whoever's the first one may be
+					}
 					o.steps = append(o.steps, "get")
 					if r.ProviderID != "" || r.State != "" {
 						t.Errorf("looked for %+v, want it found by name", r)
@@ -142,6 +145,7 @@ func TestSecondLookIsRepeatedAlone(t *testing.T) {
 	deletions := 0
 	answers := []error{
 		cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"),
+		cloud.Errorf(cloud.NotFound, "get VM", "Reason", "gone"), // whoever's it may be
 		cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"),
 		cloud.Errorf(cloud.NotFound, "get VM", "Reason", "gone"),
 	}

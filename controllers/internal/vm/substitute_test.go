@@ -41,8 +41,12 @@ type answers struct {
 	delete func() (cloud.Deletion, error)
 }
 
-func (a answers) Get(context.Context, cloud.Ref) (cloud.VM, error) {
-	*a.steps = append(*a.steps, "get")
+func (a answers) Get(_ context.Context, r cloud.Ref) (cloud.VM, error) {
+	step := "get"
+	if r.OwnerID == "" {
+		step = "ask" // whoever's it is
+	}
+	*a.steps = append(*a.steps, step)
 	return a.get()
 }
 
@@ -80,7 +84,7 @@ func TestRemoveAbandoned(t *testing.T) {
 		},
 		"Recorded": {
 			reason: "It is proved once: then what the cloud does not show is gone.", recorded: true,
-			get: gone, steps: []string{"delete", "get"}, done: true,
+			get: gone, steps: []string{"delete", "get", "ask"}, done: true,
 		},
 		"RecordedAndStillThere": {
 			reason: "A driver that does not find what Get shows has deleted nothing.", recorded: true,
@@ -93,7 +97,7 @@ func TestRemoveAbandoned(t *testing.T) {
 		},
 		"RecordedElsewhere": {
 			reason: "The class looks in another place now: that it finds nothing proves nothing.", moved: true,
-			get: gone, steps: []string{"get"}, wantErr: `with "c": get VM: no VM`,
+			get: gone, steps: []string{"get", "ask"}, wantErr: `with "c": get VM: no VM`,
 		},
 		"OfAnother": {
 			reason: "It is another machine's.", get: shows("somebody", id), steps: []string{"get"},
@@ -108,7 +112,7 @@ func TestRemoveAbandoned(t *testing.T) {
 			get:    shows("owner", "sim:///sim-1/vm-2"), steps: []string{"get"}, wantErr: "another VM, sim:///sim-1/vm-2",
 		},
 		"NotThere": {
-			reason: "Elsewhere it may be there.", get: gone, steps: []string{"get"}, wantErr: `with "c": get VM: no VM`,
+			reason: "Elsewhere it may be there.", get: gone, steps: []string{"get", "ask"}, wantErr: `with "c": get VM: no VM`,
 		},
 		"Silent": {
 			reason: "That passes: no person has to act.",

@@ -113,10 +113,16 @@ func (e *Engine) setTags(ctx context.Context, o TagOwner, resolved class.Resolve
 	obsolete := slices.DeleteFunc(slices.Clone(was.Keys), func(key string) bool { return slices.Contains(is.Keys, key) })
 	ref := refOf(o, resolved)
 	if err := cloud.SetTags(ctx, account, ref, obsolete); err != nil {
-		if cloud.CodeOf(err) == cloud.NotFound {
-			return nil
+		if cloud.CodeOf(err) != cloud.NotFound {
+			return err
 		}
-		return err
+		known, err := e.identify(ctx, o)
+		if known && err == nil {
+			err = cloud.SetTags(ctx, account, refOf(o, resolved), obsolete)
+		}
+		if !known || err != nil {
+			return err
+		}
 	}
 	if err := o.RecordTags(ctx, is.String()); err != nil {
 		return fmt.Errorf("record tags: %w", err)

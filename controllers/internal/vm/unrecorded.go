@@ -44,7 +44,9 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolv
 			return found, ok, err
 		}
 	}
-	e.update(o.Ref().OwnerID, func(n *memory) { n.attempt, n.unseen = attempt, unseen })
+	e.update(o.Ref().OwnerID, func(n *memory) {
+		n.attempt, n.unseen = max(n.attempt, attempt), unseen
+	})
 	return cloud.VM{}, false, nil
 }
 

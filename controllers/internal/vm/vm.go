@@ -51,6 +51,7 @@ type memory struct {
 	missing   time.Time // since when the cloud shows nothing; zero if it does or was not asked
 	going     bool      // the cloud has accepted that it goes
 	absent    string    // the providerID of which a deletion has found nothing from the start
+	nobodys   bool      // and there is no VM of another owner behind it either
 	attempt   int       // the latest one that was asked for, or looked for, here
 	refused   int       // the attempt whose refusal the cloud would repeat for ever
 	unseen    bool      // a class has refused the look for a VM that nothing records
@@ -99,7 +100,7 @@ type want struct {
 // comes back with that attempt.
 func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Traits, w want) (cloud.VM, error) {
 	key := w.Request.OwnerID
-	if (w.Spent || e.isRefused(key, w.Attempt)) && w.Request.ProviderID == "" {
+	if (w.Spent || e.isRefused(key, w.Attempt) || e.latestAttempt(key) > w.Attempt) && w.Request.ProviderID == "" {
 		return e.nextAttempt(ctx, a, traits, w)
 	}
 	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
@@ -170,16 +171,25 @@ func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.
 			Err: fmt.Errorf("attempt %d cannot be repeated, and the cloud may not show its VM yet", w.Attempt),
 		}
 	}
-	if err := w.Next(ctx, w.Attempt+1); err != nil {
-		return cloud.VM{}, fmt.Errorf("record attempt %d: %w", w.Attempt+1, err)
+	next := max(w.Attempt, e.latestAttempt(w.Request.OwnerID)) + 1
+	if err := w.Next(ctx, next); err != nil {
+		return cloud.VM{}, fmt.Errorf("record attempt %d: %w", next, err)
 	}
 	e.update(w.Request.OwnerID, func(n *memory) { n.missing = time.Time{} })
-	loggerOf(ctx, w.Request.Ref).Info("Next attempt at VM", "attempt", w.Attempt+1,
+	loggerOf(ctx, w.Request.Ref).Info("Next attempt at VM", "attempt", next,
 		"cause", "the attempt before made no VM and cannot be repeated")
 	return cloud.VM{}, &cloud.Error{
 		Code: cloud.TokenUsed, Op: "create VM", Reason: "NewAttempt", RetryAfter: time.Millisecond,
-		Err: fmt.Errorf("attempt %d made no VM, attempt %d follows", w.Attempt, w.Attempt+1),
+		Err: fmt.Errorf("attempt %d made no VM, attempt %d follows", w.Attempt, next),
 	}
+}
+
+// latestAttempt is the latest attempt that this process has made for an owner, 0 if it has made none. A lower number
+// on record means that a later one was lost, whose VM may be there.
+func (e *Engine) latestAttempt(ownerID string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.memories[ownerID].attempt
 }
 
 // ObserveProviderID notes that a machine's providerID is known; an empty one is

@@ -119,6 +119,9 @@ type Checker struct {
 	made      map[string]time.Time    // when the Machine of an owner id, an orphan's until then, was last created
 	put       map[types.UID]time.Time // when somebody else created a Machine, or changed its labels
 
+	identities map[types.UID]string    // the first owner ids of objects
+	stripped   map[types.UID]time.Time // when somebody else last took annotations away from an object
+
 	active   map[place]presence   // where Clusters of Cluster API live, and do not any more
 	dropped  map[string]time.Time // when a zone ceased to be one of a class, by class and zone
 	retained map[string]bool      // owner ids of VMs that were left on purpose
@@ -154,6 +157,7 @@ func New(w World) *Checker {
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
 		taken: map[string]time.Time{}, goingThen: map[string]bool{},
 		put: map[types.UID]time.Time{}, made: map[string]time.Time{},
+		identities: map[types.UID]string{}, stripped: map[types.UID]time.Time{},
 		unhealthy: map[string]bool{}, deleted: map[string]time.Time{}, undeleted: map[string]undeletion{},
 		active: map[place]presence{}, dropped: map[string]time.Time{},
 		retained: map[string]bool{}, unasked: map[string]bool{},
@@ -262,7 +266,7 @@ func (c *Checker) machines() []*machinev1.Machine {
 // machineOf is the Machine of an owner id; nil if there is none.
 func (c *Checker) machineOf(id string) *machinev1.Machine {
 	for _, m := range c.machines() {
-		if ownerID(m) == id {
+		if c.ownerID(m) == id {
 			return m
 		}
 	}

@@ -34,12 +34,7 @@ func clusterAPIRules() []Rule {
 // tagged reports whether a resource was made for a Cluster of Cluster API.
 func tagged(r sim.Resource) bool { return r.Tags[machinev1.ClusterIDTag] != "" }
 
-func mcmID(m *infrav1.MCMMachine) string {
-	if id := m.Annotations[machinev1.OwnerIDAnnotation]; id != "" {
-		return id
-	}
-	return string(m.UID)
-}
+func (c *Checker) mcmID(m *infrav1.MCMMachine) string { return c.identity(m) }
 
 // mcmMachines are the MCMMachines of a management cluster.
 func mcmMachines(s *apiserver.Server) []*infrav1.MCMMachine {
@@ -65,7 +60,7 @@ func (c *Checker) claimants(r sim.Resource) []*infrav1.MCMMachine {
 	var found []*infrav1.MCMMachine
 	for _, s := range c.Homes {
 		for _, m := range mcmMachines(s) {
-			if id := r.Tags[ownerTag]; id != "" && mcmID(m) == id || m.Spec.ProviderID != "" &&
+			if id := r.Tags[ownerTag]; id != "" && c.mcmID(m) == id || m.Spec.ProviderID != "" &&
 				strings.HasSuffix(m.Spec.ProviderID, "/"+r.ID) {
 				found = append(found, m)
 			}
@@ -82,12 +77,12 @@ func mcmIntentFirst(c *Checker, before *sim.Resource, now sim.Resource, w *Write
 	}
 	id := now.Tags[ownerTag]
 	for _, m := range mcmMachines(w.Home) {
-		if mcmID(m) != id {
+		if c.mcmID(m) != id {
 			continue
 		}
 		notes := m.Annotations
 		switch {
-		case moved(m) || w.Late:
+		case moved(m) || w.Late || c.strippedSince(m, w):
 			return nil // it was asked for before
 		case notes[machinev1.OwnerIDAnnotation] != id, !slices.Contains(m.Finalizers, machinev1.MCMMachineFinalizer):
 			return fmt.Errorf("VM %s is made for MCMMachine %s before that has finalizer and owner id", now.ID, m.Name)
@@ -110,7 +105,7 @@ func mcmNoSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer
 		return nil
 	}
 	for _, m := range c.claimants(now) {
-		if bound := c.bound[mcmID(m)]; m.Spec.ProviderID != "" && bound.Before(w.Began) {
+		if bound := c.bound[c.mcmID(m)]; m.Spec.ProviderID != "" && bound.Before(w.Began) {
 			return fmt.Errorf("MCMMachine %s has VM %s and gets VM %s", m.Name, m.Spec.ProviderID, now.ID)
 		}
 	}
@@ -128,8 +123,8 @@ func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) erro
 		switch {
 		case other, moved(m):
 			continue
-		case !m.DeletionTimestamp.IsZero(), c.copies(m, now), c.wasDeleted(mcmID(m), w.Began),
-			m.Annotations[machinev1.NextClassAnnotation] != "":
+		case !m.DeletionTimestamp.IsZero(), c.copies(m, now), c.wasDeleted(c.mcmID(m), w.Began),
+			m.Annotations[machinev1.NextClassAnnotation] != "", c.strippedSince(m, w): // of the next class
 			return nil
 		}
 		return fmt.Errorf("VM %s is ended although it is that of MCMMachine %s, which stays", now.ID, m.Name)
@@ -247,11 +242,11 @@ func mcmNothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error 
 		return nil
 	}
 	if before.Annotations[machinev1.RetainVMAnnotation] == "true" {
-		c.retained[mcmID(before)] = true
+		c.retained[c.mcmID(before)] = true
 		return nil
 	}
 	for _, vm := range c.Cloud.VMs() {
-		if vm.Tags[ownerTag] == mcmID(before) && !c.unasked[vm.ID] {
+		if vm.Tags[ownerTag] == c.mcmID(before) && !c.unasked[vm.ID] {
 			return fmt.Errorf("MCMMachine %s disappears although VM %s is %s", before.Name, vm.ID, vm.VM.State)
 		}
 	}

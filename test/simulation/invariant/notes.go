@@ -31,9 +31,11 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 		c.noteZones(change)
 		c.noteDecisions()
 	case *machinev1.Machine:
+		c.noteIdentity(change, w)
 		c.noteMachine(change, o, w)
 	case *infrav1.MCMMachine:
-		id := mcmID(o)
+		c.noteIdentity(change, w)
+		id := c.mcmID(o)
 		if change.Old == nil {
 			c.noteReturn(id)
 		}
@@ -113,7 +115,7 @@ func (c *Checker) want(uid types.UID, b bounds) {
 }
 
 func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *Writer) {
-	id := ownerID(m)
+	id := c.ownerID(m)
 	c.noteDeletion(id, change)
 	if change.New == nil {
 		c.removed[id] = c.Now()

@@ -18,11 +18,34 @@ import (
 // ownerTag marks what was made for a machine in the cloud.
 const ownerTag = machinev1.OwnerIDAnnotation
 
-func ownerID(m *machinev1.Machine) string {
-	if id := m.Annotations[machinev1.OwnerIDAnnotation]; id != "" {
+func (c *Checker) ownerID(m *machinev1.Machine) string { return c.identity(m) }
+
+// identity is the owner id that an object had first, whatever somebody has done to its annotations since.
+func (c *Checker) identity(o client.Object) string {
+	if id := c.identities[o.GetUID()]; id != "" {
 		return id
 	}
-	return string(m.UID)
+	return machinev1.OwnerID(o)
+}
+
+// noteIdentity remembers the first owner id of an object, and when somebody else took it away.
+func (c *Checker) noteIdentity(change apiserver.Change, w *Writer) {
+	o := change.Object()
+	id := o.GetAnnotations()[machinev1.OwnerIDAnnotation]
+	if id != "" && c.identities[o.GetUID()] == "" {
+		c.identities[o.GetUID()] = id
+	}
+	if w == nil && change.Old != nil && change.New != nil &&
+		len(o.GetAnnotations()) < len(change.Old.GetAnnotations()) {
+		c.stripped[o.GetUID()] = c.Now()
+	}
+}
+
+// strippedSince reports whether somebody else took annotations away from an object since a reconcile began, or so short
+// before that its caches may not have shown it.
+func (c *Checker) strippedSince(o client.Object, w *Writer) bool {
+	at, ever := c.stripped[o.GetUID()]
+	return ever && !at.Before(w.Began.Add(-c.Lag))
 }
 
 // serves reports whether a machine is available.
@@ -67,7 +90,7 @@ func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 		return nil
 	}
 	for _, vm := range c.Cloud.VMs() {
-		if vm.Tags[ownerTag] == ownerID(before) && len(c.claimants(vm)) == 0 {
+		if vm.Tags[ownerTag] == c.ownerID(before) && len(c.claimants(vm)) == 0 {
 			return fmt.Errorf("Machine %s disappears although VM %s is %s", before.Name, vm.ID, vm.VM.State)
 		}
 	}
@@ -100,12 +123,12 @@ func classStays(c *Checker, change apiserver.Change, w *Writer) error {
 	id, name := "", ""
 	if before, after := machineIn(change); before != nil && after != nil &&
 		before.Spec.Class.Name != after.Spec.Class.Name {
-		id, name = ownerID(after), after.Name
+		id, name = c.ownerID(after), after.Name
 	}
 	if before, after := mcmIn(change); before != nil && after != nil {
 		was, is := before.Annotations[infrav1.MadeFromAnnotation], after.Annotations[infrav1.MadeFromAnnotation]
 		if was != "" && was != is {
-			id, name = mcmID(after), after.Name
+			id, name = c.mcmID(after), after.Name
 		}
 	}
 	for _, vm := range c.resources {

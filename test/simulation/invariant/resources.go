@@ -65,6 +65,8 @@ func intentFirst(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) 
 		return nil // it went while the request was on its way
 	case m == nil:
 		return fmt.Errorf("VM %s is made for owner id %s, which no Machine has", now.ID, id)
+	case c.strippedSince(m, w):
+		return nil // it was asked for before
 	case m.Annotations[machinev1.OwnerIDAnnotation] != id || !slices.Contains(m.Finalizers, machinev1.Finalizer):
 		return fmt.Errorf("VM %s is made for Machine %s before that has finalizer and owner id", now.ID, m.Name)
 	}
@@ -77,7 +79,7 @@ func noSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) e
 		return nil
 	}
 	m := c.machineOf(now.Tags[ownerTag])
-	if m == nil || m.Spec.ProviderID == "" || !c.bound[ownerID(m)].Before(w.Began) {
+	if m == nil || m.Spec.ProviderID == "" || !c.bound[c.ownerID(m)].Before(w.Began) {
 		return nil
 	}
 	return fmt.Errorf("Machine %s has VM %s and gets VM %s", m.Name, m.Spec.ProviderID, now.ID)
@@ -111,7 +113,7 @@ func (c *Checker) classAndZone(vm sim.Resource, w *Writer) (class types.Namespac
 		return types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.Class.Name}, ""
 	}
 	for _, m := range mcmMachines(w.Home) {
-		if mcmID(m) != vm.Tags[ownerTag] {
+		if c.mcmID(m) != vm.Tags[ownerTag] {
 			continue
 		}
 		key := types.NamespacedName{Namespace: m.Namespace, Name: m.Name}

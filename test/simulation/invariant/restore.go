@@ -134,11 +134,11 @@ type memory struct {
 func (c *Checker) remember() memory {
 	m := memory{machines: map[string]client.Object{}, owned: map[string]bool{}, nodes: map[string]bool{}}
 	for _, o := range c.machines() {
-		m.machines[ownerID(o)] = o
+		m.machines[c.ownerID(o)] = o
 	}
 	for _, s := range c.Homes {
 		for _, o := range mcmMachines(s) {
-			m.machines[mcmID(o)] = o
+			m.machines[c.mcmID(o)] = o
 		}
 	}
 	for id, r := range c.resources {

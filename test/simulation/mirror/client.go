@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -143,7 +144,7 @@ func (c *Client) kindOf(o any) (*apiserver.Kind, error) {
 	if k := kindOf(c.Server, o); k != nil {
 		return k, nil
 	}
-	return nil, fmt.Errorf("the model does not serve %T", o)
+	return nil, fmt.Errorf("the model does not serve %T: %w", o, &apimeta.NoKindMatchError{})
 }
 
 // kindOf returns the kind of an object, or of metadata that names its kind; nil if the

@@ -18,7 +18,7 @@ type Target struct {
 // Mutations are the mistakes that the simulation must find.
 func Mutations() []Mutation {
 	return slices.Concat(creations(), attempts(), fallbacks(), deletions(), accounts(), drains(), counts(), orphans(),
-		health(), writes(), clusterAPI())
+		health(), writes(), clusterAPI(), strips())
 }
 
 // creations are mistakes in creating Machines.
@@ -201,6 +201,18 @@ func writes() []Mutation {
 		{"a reconcile panics on a Machine whose class has no finalizer yet", []Target{
 			{"controllers/internal/vm", "(*Engine).usableClass", Before(`!r.Protected`,
 				`if r.Object.DeletionTimestamp == nil && !r.Protected { panic("unprotected") }`)},
+		}},
+	}
+}
+
+// strips are mistakes in giving back what a tool has stripped an object of.
+func strips() []Mutation {
+	const engine = "controllers/internal/vm"
+	return []Mutation{
+		{"the UID stands in for an owner id that was stripped, and is not compared with the VM", []Target{
+			{"controllers/machine", "(*Controller).ownerIDGivenBySet", Body(`return "", nil`)},
+			{engine, "(*Engine).Recall", Body(`return nil`)},
+			{engine, "(*Engine).identify", Body(`return false, nil`)},
 		}},
 	}
 }

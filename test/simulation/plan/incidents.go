@@ -284,3 +284,20 @@ func (p *Plan) addOtherAccounts() {
 		})
 	}
 }
+
+// addStrips has a tool of a sixth of the worlds remove annotations of objects, a few times. Not where
+// the classes get the credentials of another account: a machine that is the only one of its class has
+// its account on record alone.
+func (p *Plan) addStrips() {
+	const stream = 8792 // with it, no recorded world that was once violated has one
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	exchanged := slices.ContainsFunc(p.Events, func(e Event) bool { return e.What == "other account" })
+	if r.IntN(6) > 0 || exchanged {
+		return
+	}
+	for range 1 + r.IntN(6) {
+		p.Events = append(p.Events, Event{
+			At: between(r, 0, p.Length), What: "strip", N: r.Uint32() >> 1, For: time.Second,
+		})
+	}
+}

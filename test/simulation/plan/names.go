@@ -32,8 +32,7 @@ func clusterAPI() []string {
 func together() []string {
 	return []string{
 		"copy by hand", "slow requests", "look for orphans", "rezone", "grow", "restore", "disk full", "no joins",
-		"resume rollouts", "late request",
-		"other account",
+		"resume rollouts", "late request", "other account", "strip",
 	}
 }
 

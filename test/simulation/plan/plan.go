@@ -116,6 +116,7 @@ func New(seed uint64) Plan {
 	p.addFallbackRestores()
 	p.addFailingRollouts()
 	p.addOtherAccounts()
+	p.addStrips()
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }

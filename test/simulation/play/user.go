@@ -2,13 +2,17 @@ package play
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -30,6 +34,7 @@ func incidentFaults() map[string]func(*World, Event) {
 		"no joins":         func(w *World, e Event) { w.weather.unjoinable = w.now.Add(e.For) },
 		"late request":     func(w *World, e Event) { w.weather.astray = w.now.Add(e.For) },
 		"other account":    (*World).exchangeCredentials,
+		"strip":            (*World).strip,
 		"resume rollouts":  func(w *World, _ Event) { w.resumeRollouts() },
 	}
 }
@@ -118,6 +123,64 @@ func (w *World) resumeRollouts() {
 		edit(w, w.Control, client.ObjectKeyFromObject(o), func(d *machinev1.MachineDeployment) {
 			delete(d.Annotations, machinev1.RolloutPausedAnnotation)
 		})
+	}
+}
+
+// kept are the annotations that ask for something, and those of commands that are under way.
+func kept(key string) bool {
+	switch key {
+	case machinev1.RetainVMAnnotation, machinev1.ReleaseAnnotation, machinev1.HoldAnnotation,
+		machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation,
+		machinev1.MigratedFromAnnotation, clusterv1.PausedAnnotation, clusterctlv1.DeleteForMoveAnnotation,
+		machinev1.ProviderIDFormAnnotation:
+		return true
+	}
+	return false
+}
+
+// strip has a tool that applies manifests remove annotations that are in none of them: one of
+// this project's from an object, or all that the object has.
+func (w *World) strip(e Event) {
+	var all []client.Object
+	var servers []*model.Server
+	see := func(s *model.Server, kinds ...client.Object) {
+		for _, kind := range kinds {
+			for _, o := range s.KindOf(kind).All() {
+				all, servers = append(all, o), append(servers, s)
+			}
+		}
+	}
+	if len(w.plan.Pools) > 0 {
+		see(w.Control, &machinev1.Machine{}, &machinev1.MachineSet{})
+	}
+	if h := w.clusterHome(); h != nil {
+		see(h.server, &infrav1.MCMMachine{})
+	}
+	if len(all) == 0 {
+		return
+	}
+	at := int(e.N>>4) % len(all)
+	stored, server := all[at], servers[at]
+	var ours []string
+	for _, key := range slices.Sorted(maps.Keys(stored.GetAnnotations())) {
+		if strings.HasPrefix(key, machinev1.OurPrefix) && !kept(key) {
+			ours = append(ours, key)
+		}
+	}
+	if len(ours) == 0 || w.isDown(server) {
+		return
+	}
+	changed := stored.DeepCopyObject().(client.Object)
+	left := changed.GetAnnotations()
+	if e.N%2 == 0 {
+		maps.DeleteFunc(left, func(key, _ string) bool { return !kept(key) })
+	} else {
+		delete(left, ours[int(e.N>>16)%len(ours)])
+	}
+	changed.SetAnnotations(left)
+	w.trace("%T %s keeps annotations %v", stored, stored.GetName(), slices.Sorted(maps.Keys(left)))
+	if _, err := server.Update(user, changed, false); err != nil {
+		w.trace("strip: %v", err)
 	}
 }
 

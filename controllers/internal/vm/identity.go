@@ -1,0 +1,162 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// Identity is what an owner knows of the owner id that its VM is tagged with. A tool that strips
+// annotations takes it away, and the object's UID stands in for it, which is often another one.
+type Identity interface {
+	// HasOwnerID reports whether the object has an owner id on record.
+	HasOwnerID() bool
+	// MayHaveLostOwnerID reports whether it has none, or one that may stand in for one that was lost.
+	MayHaveLostOwnerID() bool
+	// ClusterID is what the VM is tagged with as its Cluster, if with any; empty accepts any.
+	ClusterID() string
+	// Claimant is another object of either API that has the owner id, or one of these providerIDs, on the
+	// API server; empty if there is none.
+	Claimant(ctx context.Context, ownerID string, providerIDs ...string) (string, error)
+	// RecordOwnerID persists the owner id, which Ref returns from then on. It fails on a stale object.
+	RecordOwnerID(ctx context.Context, ownerID string) error
+}
+
+// Recall gives an owner without owner id, which may have asked for a VM when it had one, the id of that
+// VM: the one that its providerID names, or else that the cloud shows by its name. It does nothing where
+// there is none, and of those that it finds by name, where it is another object's. An error is one of the
+// cloud's, or says why it is not known whose the VM is; nothing may be created, or believed to be gone,
+// before that is settled.
+func (e *Engine) Recall(ctx context.Context, o Owner) error {
+	if o.HasOwnerID() {
+		return nil
+	}
+	if o.Ref().ProviderID != "" {
+		_, err := e.identify(ctx, o)
+		return err
+	}
+	account, resolved, err := e.Account(ctx, o)
+	if err != nil || resolved.Driver.Traits().Legacy {
+		return err
+	}
+	ref, err := e.ref(ctx, account, o, resolved)
+	if err != nil {
+		return err
+	}
+	found, err := account.Get(ctx, cloud.Ref{Name: ref.Name, Class: ref.Class, Scope: ref.Scope})
+	switch {
+	case cloud.CodeOf(err) == cloud.NotFound:
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for the VM whose owner id was lost: %w", err)
+	case found.OwnerID == "" || found.OwnerID == o.Ref().OwnerID:
+		return nil
+	}
+	other, err := o.Claimant(ctx, found.OwnerID, found.ProviderID, found.NodeProviderID)
+	if err != nil || other != "" {
+		return err // a namesake's
+	}
+	return e.takeBack(ctx, account, resolved, o, found)
+}
+
+// identify asks what is behind the providerID of an owner where the cloud shows no VM with its owner
+// id: that there is nothing is only believed when nothing is shown for any owner. A VM whose owner
+// id was lost gives it back; then known is true, and the call is worth repeating. The VM of
+// another owner is an error of code Denied.
+func (e *Engine) identify(ctx context.Context, o Owner) (known bool, err error) {
+	ref := o.Ref()
+	account, resolved, err := e.Account(ctx, o)
+	if err != nil || ref.ProviderID == "" || ref.OwnerID == "" || resolved.Driver.Traits().Legacy {
+		return false, err
+	}
+	if ref, err = e.ref(ctx, account, o, resolved); err != nil {
+		return false, err
+	}
+	named, err := account.Get(ctx, cloud.Ref{ProviderID: ref.ProviderID, Class: ref.Class, Scope: ref.Scope})
+	switch {
+	case cloud.CodeOf(err) == cloud.NotFound:
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("ask whose VM %s is: %w", ref.ProviderID, err)
+	case named.OwnerID == ref.OwnerID, named.OwnerID == "" && named.Name == ref.Name:
+		return true, nil // it is shown by now
+	}
+	return true, e.takeBack(ctx, account, resolved, o, named)
+}
+
+// takeBack records the owner id of a VM as the owner's, if its tags prove that it is the owner's. Else
+// the error says what keeps it from that.
+func (e *Engine) takeBack(ctx context.Context, account cloud.Account, with class.Resolved, o Owner,
+	found cloud.VM,
+) error {
+	lost := o.Ref()
+	why, err := notProved(ctx, account, with, o, found)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return &cloud.Error{
+			Code: cloud.Denied, Op: "identify VM", Reason: machinev1.ReasonVMOfAnotherOwner,
+			Err: fmt.Errorf("VM %s has owner id %q in its tags, not %q, and %s; it is neither used nor deleted: if it is this "+
+				"object's, set annotation %s to the id in the tags", found.ProviderID, found.OwnerID, lost.OwnerID, why,
+				machinev1.OwnerIDAnnotation),
+		}
+	}
+	if err := o.RecordOwnerID(ctx, found.OwnerID); err != nil {
+		return fmt.Errorf("record owner id %s: %w", found.OwnerID, err)
+	}
+	e.Forget(lost.OwnerID)
+	loggerOf(ctx, o.Ref()).Info("Owner id read back from the tags of the VM", "providerID", found.ProviderID,
+		"insteadOf", lost.OwnerID)
+	return nil
+}
+
+// notProved returns why a VM is not proved to be the owner's; empty if it is: the tags name the owner's
+// machine and Cluster, and no other object has its id.
+func notProved(ctx context.Context, account cloud.Account, with class.Resolved, o Owner, found cloud.VM) (
+	why string, err error,
+) {
+	switch {
+	case !o.MayHaveLostOwnerID():
+		return "the object has an owner id of its own", nil
+	case found.OwnerID == "" || found.Name != o.Ref().Name:
+		return fmt.Sprintf("is tagged as the VM of machine %q", found.Name), nil
+	}
+	other, err := o.Claimant(ctx, found.OwnerID)
+	if err != nil {
+		return "", err
+	}
+	if other != "" {
+		return "is claimed by " + other, nil
+	}
+	cluster, err := clusterOf(ctx, account, with, found)
+	if err != nil {
+		return "", err
+	}
+	if want := o.ClusterID(); want != "" && cluster != "" && cluster != want {
+		return fmt.Sprintf("belongs to a Cluster with id %q, not %q", cluster, want), nil
+	}
+	return "", nil
+}
+
+// errNotListed is why it is not known which Cluster a VM is of.
+var errNotListed = errors.New("the VM is not in the listing of its class")
+
+// clusterOf returns the id of the Cluster that a VM is tagged with; empty for none.
+func clusterOf(ctx context.Context, account cloud.Account, with class.Resolved, vm cloud.VM) (string, error) {
+	for r, err := range account.List(ctx, with.Class, cloud.KindVM) {
+		if err != nil {
+			return "", fmt.Errorf("read the tags of VM %s: %w", vm.ID, err)
+		}
+		if r.ID == vm.ID {
+			return r.Tags[machinev1.ClusterIDTag], nil
+		}
+	}
+	return "", &cloud.Error{
+		Code: cloud.Unavailable, Op: "identify VM", Reason: "NotListed", RetryAfter: unprotectedRetry, Err: errNotListed,
+	}
+}
