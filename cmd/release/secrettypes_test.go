@@ -127,7 +127,8 @@ func (s *secretWorld) install(out string) {
 		s.t.Fatal(err)
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "all-secrets"}, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "update", "patch", "delete"},
+		APIGroups: []string{""}, Resources: []string{"secrets"},
+		Verbs: []string{"get", "create", "update", "patch", "delete"},
 	}}}
 	if _, err := s.admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
@@ -269,7 +270,8 @@ func (s *secretWorld) checkChanges(t *testing.T, as kubernetes.Interface) {
 			{"another value, as text", `{"stringData":{"value":"y"}}`, false},
 			{
 				"the token controller would fill it for another account",
-				`{"metadata":{"annotations":{"kubernetes.io/service-account.name":"another","kubernetes.io/service-account.uid":null}}}`,
+				`{"metadata":{"annotations":{"kubernetes.io/service-account.name":"another",` +
+					`"kubernetes.io/service-account.uid":null}}}`,
 				false,
 			},
 		} {

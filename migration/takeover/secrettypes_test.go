@@ -100,9 +100,8 @@ func targetWith(t *testing.T, folder string,
 	var objects []client.Object
 	if folder != "" {
 		policy, binding := &admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}
-		for file, o := range map[string]client.Object{"secret_types_policy.yaml": policy, "secret_types_binding.yaml": binding} {
-			decode(t, "../../config/"+folder+"/"+file, o)
-		}
+		decode(t, "../../config/"+folder+"/secret_types_policy.yaml", policy)
+		decode(t, "../../config/"+folder+"/secret_types_binding.yaml", binding)
 		if spoil != nil {
 			spoil(policy, binding)
 		}
