@@ -47,9 +47,10 @@ func (c *Controller) callFailed(p *pass, err error) error {
 func reportCloudFailure(p *pass, w *condition) {
 	switch w.reason {
 	case machinev1.ReasonCredentialsRefused, machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret,
-		infrav1.ReasonSecretNotAllowed:
+		infrav1.ReasonSecretNotAllowed, cloud.ReasonWrongScope, cloud.ReasonUnprovenScope:
 		p.did.credentialsCondition = w
-	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError:
+	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError,
+		machinev1.ReasonVMOfAnotherOwner:
 		p.did.cloudCondition = w
 	case machinev1.ReasonClassNotFound, machinev1.ReasonInvalidSpec:
 		if provisioned(p.object) { // else the VM's own condition shows it

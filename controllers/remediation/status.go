@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
@@ -89,7 +90,8 @@ func reasons() []string {
 		infrav1.ReasonOtherInfra, infrav1.ReasonUpdateImpossible, machinev1.ReasonVMPending, machinev1.ReasonVMNotFound,
 		machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudThrottled, machinev1.ReasonCloudError,
 		machinev1.ReasonCredentialsRefused, machinev1.ReasonInvalidSpec, machinev1.ReasonClassNotFound,
-		machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret,
+		machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret, machinev1.ReasonVMOfAnotherOwner,
+		cloud.ReasonWrongScope, cloud.ReasonUnprovenScope,
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 // The credentials of DefaultSettings.
 const (
 	KeyID     = "EC2TESTKEYID00000001"
-	SecretKey = "ec2test/secret+access/key0000000000000001"
+	SecretKey = "ec2test/secret+access/keyb7Xq2Lm9Rt4Zw1"
 )
 
 // Settings are what a Cloud has. Change alters them.

@@ -84,7 +84,7 @@ func IsCloud(err error) bool {
 }
 
 // Reason is the condition reason for a failed call: what was found wrong with
-// class, Secret, boot data or owner id, else what the cloud's code means.
+// class, Secret, boot data, account or owner id, else what the cloud's code means.
 func Reason(err error) string {
 	if reason := inputReason(err); reason != "" {
 		return reason
@@ -110,7 +110,7 @@ func Reason(err error) string {
 	return machinev1.ReasonCloudError
 }
 
-// inputReason is what was found wrong with class, Secret, boot data or owner id; empty if it
+// inputReason is what was found wrong with class, Secret, boot data, account or owner id; empty if it
 // was something else.
 func inputReason(err error) string {
 	e, ok := errors.AsType[*cloud.Error](err)
@@ -118,8 +118,8 @@ func inputReason(err error) string {
 		return ""
 	}
 	switch e.Reason {
-	case machinev1.ReasonVMOfAnotherOwner, machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting,
-		machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret, machinev1.ReasonInvalidUserData,
+	case cloud.ReasonWrongScope, cloud.ReasonUnprovenScope, machinev1.ReasonVMOfAnotherOwner,
+		machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret, machinev1.ReasonInvalidUserData,
 		infrav1.ReasonSecretNotAllowed,
 		infrav1.ReasonBootstrapNotFound, infrav1.ReasonInvalidBootstrapData, infrav1.ReasonWaitingForBootstrap,
 		infrav1.ReasonNoStaticAddresses, infrav1.ReasonPlainBootData:
