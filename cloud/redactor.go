@@ -129,7 +129,8 @@ func (r *Redactor) Problems(problems []Problem) []Problem {
 }
 
 // Error returns err without the secrets, itself if it has none; Code, Reason and chain are what they
-// were. An error that is no *Error becomes one of code Unknown. op is the operation of one that names none. Nil stays nil.
+// were. An error that is no *Error becomes one of code Unknown. op is the operation of one that names
+// none. Nil stays nil.
 func (r *Redactor) Error(op string, err error) error {
 	if err == nil {
 		return nil
@@ -151,8 +152,8 @@ func (r *Redactor) Error(op string, err error) error {
 	clean := r.Text(text)
 	if clean != text {
 		e.Err = &redacted{text: clean, cause: e.Err}
-	} else if error(found) == err && found.Err != nil && e.Op == found.Op && e.Reason == found.Reason &&
-		slices.Equal(e.Problems, found.Problems) { //nolint:errorlint // itself, as above
+	} else if error(found) == err && found.Err != nil && //nolint:errorlint // itself, as above
+		e.Op == found.Op && e.Reason == found.Reason && slices.Equal(e.Problems, found.Problems) {
 		return err
 	}
 	return &e
@@ -284,8 +285,8 @@ func hashOf(run string) uint64 {
 
 // place returns where the filter has a hash.
 func (r runs) place(h uint64) (word int, bit uint64) {
-	const low = 6 // bits of a place within a word
-	return int(h >> low & uint64(len(r.filter)-1)), 1 << (h & (1<<low - 1))
+	const low = 6                                                           // bits of a place within a word
+	return int(h >> low & uint64(len(r.filter)-1)), 1 << (h & (1<<low - 1)) //nolint:gosec // below that length
 }
 
 // has reports whether a run is one of a secret's.

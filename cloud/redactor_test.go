@@ -59,7 +59,8 @@ func TestPartsOfCredentials(t *testing.T) {
 		"in a word":  {"a part may be within a word", "x" + apiToken[5:20] + "y", "x[redacted]y"},
 		"base64":     {"a header has it so", "Basic " + b64(apiToken[:33]), "Basic [redacted]"},
 		"base64 after a name": {
-			"what is before it moves the characters", b64("user:" + apiToken)[:40] + "!", b64("user:" + apiToken)[:8] + "[redacted]!",
+			"what is before it moves the characters", b64("user:" + apiToken)[:40] + "!",
+			b64("user:" + apiToken)[:8] + "[redacted]!",
 		},
 		"URL":           {"a query has it so", "?t=" + url.QueryEscape(apiToken[50:]), "?t=[redacted]"},
 		"line of a key": {"a key is quoted by lines", "bad line MIIEvQIBADANBgkq", "bad line [redacted]"},
@@ -67,9 +68,11 @@ func TestPartsOfCredentials(t *testing.T) {
 			"JSON writes the ends of lines as \\n", `"VJTUt9Us8cKjMzEfYyjiWA4R4Rm2bS1GB4t7NXp98C3SC6dVMvDu\nictGeurT8jNb"`,
 			`"[redacted]"`,
 		},
-		"short part":    {"ordinary words are as long", "value '" + apiToken[:11] + "'", "value '" + apiToken[:11] + "'"},
-		"part of a URL": {"errors have to say where", "no route to cloud.example.com:5000", "no route to cloud.example.com:5000"},
-		"project":       {"it is public in the document", "in my-favourite-project", "in my-favourite-project"},
+		"short part": {"ordinary words are as long", "value '" + apiToken[:11] + "'", "value '" + apiToken[:11] + "'"},
+		"part of a URL": {
+			"errors have to say where", "no route to cloud.example.com:5000", "no route to cloud.example.com:5000",
+		},
+		"project": {"it is public in the document", "in my-favourite-project", "in my-favourite-project"},
 		"part of a user": {
 			"it only names somebody", "user administrator may not", "user administrator may not",
 		},

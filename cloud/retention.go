@@ -23,8 +23,7 @@ const (
 // RetentionOf returns what a tag with OnTerminationTag says; any other value than the two that are
 // written, none too, is RetentionUndecided.
 func RetentionOf(tag string) Retention {
-	switch r := Retention(tag); r {
-	case RetentionKeep, RetentionDelete:
+	if r := Retention(tag); r == RetentionKeep || r == RetentionDelete {
 		return r
 	}
 	return RetentionUndecided

@@ -46,7 +46,7 @@ func IsVague(scope string) bool { return scope == "" || strings.HasPrefix(scope,
 
 // WrongScope is the error of code Denied for a VM that is in one scope and is looked for in another.
 func WrongScope(op, recorded, now string) *Error {
-	return Errorf(Denied, op, ReasonWrongScope, "the VM, or those of the other machines of its class, are in %s, and class "+
-		"and credentials lead to %s: give the class the credentials and places of the former again, and VMs elsewhere a class "+
-		"of their own", recorded, now)
+	return Errorf(Denied, op, ReasonWrongScope, "the VM, or those of the other machines of its class, are in %s, and "+
+		"class and credentials lead to %s: give the class the credentials and places of the former again, and VMs elsewhere "+
+		"a class of their own", recorded, now)
 }

@@ -25,16 +25,16 @@ type Connection struct {
 	User    *clientcmdapi.AuthInfo // nil until there is one; Parse returns none without
 }
 
-// Refusal is an error: why a kubeconfig is not used. It quotes names of fields, contexts, clusters
+// RefusedError is an error: why a kubeconfig is not used. It quotes names of fields, contexts, clusters
 // and users, and no values.
-type Refusal struct {
+type RefusedError struct {
 	Secret string // name of the Secret that has it, where that is not known from elsewhere
 	Field  string // such as users[admin].user.exec; empty: the whole kubeconfig
 	Cause  string
 	Remedy string
 }
 
-func (r *Refusal) Error() string {
+func (r *RefusedError) Error() string {
 	text := r.Cause + "; " + r.Remedy
 	if r.Field != "" {
 		text = r.Field + ": " + text
@@ -46,12 +46,12 @@ func (r *Refusal) Error() string {
 }
 
 // Parse returns the current context of a kubeconfig; the others do not matter. The error is a
-// *Refusal.
+// *RefusedError.
 func Parse(data []byte) (Connection, error) {
 	const present = "name one that there is"
 	config, err := clientcmd.Load(data)
 	if err != nil { // it may quote what it cannot read
-		return Connection{}, &Refusal{Cause: "is not a kubeconfig", Remedy: "write one as kubectl reads it"}
+		return Connection{}, &RefusedError{Cause: "is not a kubeconfig", Remedy: "write one as kubectl reads it"}
 	}
 	current := config.Contexts[config.CurrentContext]
 	if current == nil {
@@ -78,7 +78,7 @@ func Parse(data []byte) (Connection, error) {
 }
 
 // refuseCluster returns why a cluster cannot be used; nil if it can.
-func refuseCluster(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) *Refusal {
+func refuseCluster(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) *RefusedError {
 	switch {
 	case serverOf(c, u) == "":
 		return refuse("server", "is not the URL of an API server", "write one such as https://api.example.com:6443")
@@ -96,7 +96,7 @@ func refuseCluster(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) *Refusal {
 // the server that is asked for it decides.
 // Source: Cluster API refuses exec and authProvider in its connections; client-go reads tokenFile
 // although there is a token, and then uses what it has read.
-func refuseUser(u *clientcmdapi.AuthInfo) *Refusal {
+func refuseUser(u *clientcmdapi.AuthInfo) *RefusedError {
 	const remedy = "use a token or a client certificate"
 	switch {
 	case u.Exec != nil:
@@ -118,13 +118,13 @@ func refuseUser(u *clientcmdapi.AuthInfo) *Refusal {
 	return nil
 }
 
-func refuseFile(field, instead string) *Refusal {
+func refuseFile(field, instead string) *RefusedError {
 	return refuse(field, "files of other machines cannot be read, and those of the manager are not given away",
 		"remove it and write the content into "+instead)
 }
 
-func refuse(field, cause, remedy string) *Refusal {
-	return &Refusal{Field: field, Cause: cause, Remedy: remedy}
+func refuse(field, cause, remedy string) *RefusedError {
+	return &RefusedError{Field: field, Cause: cause, Remedy: remedy}
 }
 
 // cleanCluster returns a cluster with the fields that are known to be harmless, which a later

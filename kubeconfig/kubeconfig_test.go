@@ -142,7 +142,7 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := kubeconfig.Parse([]byte(tc.text))
-			if _, is := errors.AsType[*kubeconfig.Refusal](err); !is || !strings.HasPrefix(err.Error(), tc.want) ||
+			if _, is := errors.AsType[*kubeconfig.RefusedError](err); !is || !strings.HasPrefix(err.Error(), tc.want) ||
 				strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("got %v, want %q… %s", err, tc.want, tc.reason)
 			}
@@ -238,8 +238,8 @@ func TestEveryFieldIsDecided(t *testing.T) {
 	}
 	for kind, want := range decided {
 		var got []string
-		for i := range kind.NumField() {
-			got = append(got, kind.Field(i).Name)
+		for field := range kind.Fields() {
+			got = append(got, field.Name)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("decide about each new field of %s: refuse it, keep it, or drop it (-decided +there is):\n%s", kind, diff)

@@ -18,7 +18,7 @@ const Entry = "value"
 const Suffix = "-kubeconfig"
 
 // OfCluster returns the connection in the Secret with the kubeconfig of a Cluster; none and no error
-// if there is no Secret. The error is a *Refusal, or that of r.
+// if there is no Secret. The error is a *RefusedError, or that of r.
 func OfCluster(ctx context.Context, r client.Reader, cluster client.ObjectKey) (Connection, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + Suffix}
@@ -33,21 +33,21 @@ func OfCluster(ctx context.Context, r client.Reader, cluster client.ObjectKey) (
 
 // Refused returns why the kubeconfig of a Cluster is not used; nil if it is, if there is none, or if
 // that cannot be read now.
-func Refused(ctx context.Context, r client.Reader, cluster client.ObjectKey) *Refusal {
+func Refused(ctx context.Context, r client.Reader, cluster client.ObjectKey) *RefusedError {
 	_, err := OfCluster(ctx, r, cluster)
-	refusal, _ := errors.AsType[*Refusal](err)
+	refusal, _ := errors.AsType[*RefusedError](err)
 	return refusal
 }
 
 func ofSecret(secret *corev1.Secret) (Connection, error) {
 	data := secret.Data[Entry]
 	if len(data) == 0 {
-		return Connection{}, &Refusal{
+		return Connection{}, &RefusedError{
 			Secret: secret.Name, Cause: fmt.Sprintf("there is no entry %q", Entry), Remedy: "add one with the kubeconfig",
 		}
 	}
 	out, err := Parse(data)
-	if r, refused := errors.AsType[*Refusal](err); refused {
+	if r, refused := errors.AsType[*RefusedError](err); refused {
 		r.Secret = secret.Name
 	}
 	return out, err

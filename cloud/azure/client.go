@@ -39,7 +39,9 @@ func (d *Driver) connect(at place, who login, fingerprint string) *client {
 	if d.options.Endpoint != "" {
 		at = place{api: d.options.Endpoint, authority: d.options.Endpoint}
 	}
-	c := &client{place: at, subscription: who.subscription, http: &http.Client{Transport: d.options.Transport}, files: d.files}
+	c := &client{
+		place: at, subscription: who.subscription, http: &http.Client{Transport: d.options.Transport}, files: d.files,
+	}
 	c.session.API = driverkit.API{
 		HTTP: c.http, UserAgent: userAgent, Errors: table, Refusal: refusal, RequestID: "x-ms-request-id",
 		Now: d.options.Now,

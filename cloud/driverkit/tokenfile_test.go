@@ -35,9 +35,12 @@ func TestTokenFiles(t *testing.T) {
 		says   string // part of the refusal; empty: it is read
 		later  bool   // only reading fails
 	}{
-		"file":        {reason: "It is a token.", make: func(f string) { write(filepath.Join(f, "token"), 10) }, path: "token"},
-		"in a folder": {reason: "It is a token.", make: func(f string) { _ = os.Mkdir(f+"/d", 0o700); write(f+"/d/t", 9) }, path: "d/t"},
-		"largest":     {reason: "It is a token.", make: func(f string) { write(f+"/token", MaxTokenFile) }, path: "token"},
+		"file": {reason: "It is a token.", make: func(f string) { write(filepath.Join(f, "token"), 10) }, path: "token"},
+		"in a folder": {
+			reason: "It is a token.", path: "d/t",
+			make: func(f string) { _ = os.Mkdir(f+"/d", 0o700); write(f+"/d/t", 9) },
+		},
+		"largest": {reason: "It is a token.", make: func(f string) { write(f+"/token", MaxTokenFile) }, path: "token"},
 		"projected volume": {
 			reason: "The kubelet makes links that stay in the folder.",
 			make: func(f string) {

@@ -245,11 +245,13 @@ func TestShieldedAsTheClassSays(t *testing.T) {
 		want, lack string
 	}{
 		"secure boot alone": {
-			"the defaults of the rest stay", spec{"secureBoot": true},
+			"the defaults of the rest stay",
+			spec{"secureBoot": true},
 			`"shieldedInstanceConfig":{"enableSecureBoot":true}`, "enableVtpm",
 		},
 		"turned off": {
-			"the class says so", spec{"vtpm": false, "integrityMonitoring": false},
+			"the class says so",
+			spec{"vtpm": false, "integrityMonitoring": false},
 			`"shieldedInstanceConfig":{"enableIntegrityMonitoring":false,"enableVtpm":false}`, "enableSecureBoot",
 		},
 		"nothing set": {"MCM sends an empty one as well", spec{}, `"shieldedInstanceConfig":{}`, "enableVtpm"},

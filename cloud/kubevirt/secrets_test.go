@@ -17,7 +17,8 @@ func TestPublicPartsOfAKubeconfig(t *testing.T) {
 	encoded := base64.StdEncoding.EncodeToString([]byte(key))
 	text := strings.NewReplacer("TOKEN", token, "KEY", encoded).Replace(`
 current-context: a
-clusters: [{name: a, cluster: {server: "https://kubevirt.example.com:6443", certificate-authority-data: Y2VydGlmaWNhdGU=}}]
+clusters:
+- {name: a, cluster: {server: "https://kubevirt.example.com:6443", certificate-authority-data: Y2VydGlmaWNhdGU=}}
 users: [{name: a, user: {token: TOKEN}}, {name: b, user: {client-key-data: KEY, password: hunter22}}]
 `)
 	r := cloud.RedactorOf(Offline(), cloud.Credentials{kubeconfigEntry: []byte(text)})

@@ -186,7 +186,8 @@ func TestRedirectedSelfHosted(t *testing.T) {
 		"NoCA": {"Everybody gets a certificate for a host of their own.", rest.Config{Host: "https://10.0.0.1:6443"}, ""},
 		"Unverified": {
 			"Everybody can answer there.",
-			rest.Config{Host: "https://10.0.0.1:6443", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "",
+			rest.Config{Host: "https://10.0.0.1:6443", TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+			"",
 		},
 	}
 	for name, tc := range cases {

@@ -20,14 +20,14 @@ import (
 // Cluster, and not into the log of the connections that refuse it. The zero value is that there is none.
 type access struct {
 	found   *kubeconfig.Connection // nil: there is none, or it is refused
-	refused *kubeconfig.Refusal
+	refused *kubeconfig.RefusedError
 	unknown error // the Secret could not be read, and the condition stays as it was
 }
 
 // accessTo looks at the kubeconfig of the Cluster.
 func (c *Controller) accessTo(ctx context.Context, cluster *clusterv1.Cluster) access {
 	found, err := kubeconfig.OfCluster(ctx, c.Client, client.ObjectKeyFromObject(cluster))
-	if refused, is := errors.AsType[*kubeconfig.Refusal](err); is {
+	if refused, is := errors.AsType[*kubeconfig.RefusedError](err); is {
 		return access{refused: refused}
 	}
 	if err != nil || found.Cluster == nil {

@@ -33,19 +33,24 @@ func TestDeletionWithSecretsThatMix(t *testing.T) {
 	}{
 		"address over a whole login": {
 			"The Secret with the whole login shows the VM.",
-			whole, map[string]string{"url": evilURL}, "other", true, `"small" and Secret ns/small alone`,
+			whole,
+			map[string]string{"url": evilURL},
+			"other", true, `"small" and Secret ns/small alone`,
 		},
 		"whole login over an address switch": {
 			"It is the same the other way round.",
-			map[string]string{"url": evilURL, "secretKey": "mine-of-the-tenant"}, whole, "other", true, "VM",
+			map[string]string{"url": evilURL, "secretKey": "mine-of-the-tenant"},
+			whole, "other", true, "VM",
 		},
 		"halves of two namespaces": {
 			"Who owns the credentials has to say where they go; the deletion waits and names what to do.",
-			map[string]string{"url": evilURL}, half, "other", false, "put them all into one of the two",
+			map[string]string{"url": evilURL},
+			half, "other", false, "put them all into one of the two",
 		},
 		"halves of one namespace": {
 			"VMs that were made so before this was refused can be deleted.",
-			map[string]string{"url": realURL}, half, namespace, true, `"small" and both Secrets`,
+			map[string]string{"url": realURL},
+			half, namespace, true, `"small" and both Secrets`,
 		},
 	}
 	for name, tc := range cases {

@@ -17,7 +17,7 @@ var errNotRecorded = errors.New("not recorded")
 // states bring machine m to a state of its life.
 func states() map[string]func(*env) {
 	created := func(w *env) { // and not recorded
-		w.Cluster.Fault = func(r harness.Request) error {
+		w.Fault = func(r harness.Request) error {
 			if m, ok := r.Object.(*infrav1.MCMMachine); ok && m.Spec.ProviderID != "" {
 				return errNotRecorded
 			}
@@ -26,7 +26,7 @@ func states() map[string]func(*env) {
 		for range 5 {
 			_, _ = w.reconcile("m")
 		}
-		w.Cluster.Fault = nil
+		w.Fault = nil
 		if _, live := w.vms(); live != 1 || w.get("m").Spec.ProviderID != "" {
 			w.Fatalf("%d VMs, providerID %q", live, w.get("m").Spec.ProviderID)
 		}

@@ -99,8 +99,8 @@ func passing(ctx context.Context, err error) answer {
 	case apierrors.IsConflict(err):
 		return waiting(soon, "An object has changed meanwhile; it is read again")
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
-		return waiting(last, "There is no connection to the workload cluster; look at the condition %s of its MCMCluster and "+
-			"at %s of its Cluster", infrav1.KubeconfigSafeCondition, clusterv1.ClusterRemoteConnectionProbeCondition)
+		return waiting(last, "There is no connection to the workload cluster; look at the condition %s of its MCMCluster "+
+			"and at %s of its Cluster", infrav1.KubeconfigSafeCondition, clusterv1.ClusterRemoteConnectionProbeCondition)
 	case apierrors.IsForbidden(err):
 		return waiting(last, "An API server refuses what the update needs: %v", err)
 	}

@@ -35,7 +35,8 @@ func (c *Controller) vmRemoved(p *pass, d cloud.Deletion, err error) (bool, erro
 		return true, nil
 	}
 	if outcome.Reason(err) == machinev1.ReasonVMOfAnotherOwner {
-		return false, waitForRelease(p, err)
+		waitForRelease(p, err)
+		return false, nil
 	}
 	if err != nil {
 		p.did.deletionWaitsFor = &waiting{machinev1.ReasonDeletingVM, "The VM could not be deleted"}
@@ -74,17 +75,17 @@ func (c *Controller) deleteWithoutAccount(ctx context.Context, p *pass, cause er
 		}
 		cause = err
 	}
-	return false, waitForRelease(p, cause)
+	waitForRelease(p, cause)
+	return false, nil
 }
 
 // waitForRelease notes what a deletion waits for until a person resolves it, or releases the Machine.
-func waitForRelease(p *pass, cause error) error {
+func waitForRelease(p *pass, cause error) {
 	p.did.deletionBlocked = true
 	p.did.deletionWaitsFor = &waiting{outcome.Reason(cause), fmt.Sprintf("%s; the VM cannot be deleted until this is "+
 		"resolved. To remove the Machine and leave the VM, set the annotation %s=true",
 		cause.Error(), machinev1.ReleaseAnnotation)}
 	requeueAfter(p, longRetry) // class and Secret are watched
-	return nil
 }
 
 // mayReleaseWithoutVM reports whether the user accepts that the VM of m stays.

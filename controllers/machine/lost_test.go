@@ -19,7 +19,7 @@ var errNotRecorded = errors.New("not recorded")
 // statesOfMachine bring a Machine to a state of its life.
 func statesOfMachine() map[string]func(*env, string) {
 	created := func(w *env, name string) { // and not recorded
-		w.Cluster.Fault = func(r harness.Request) error {
+		w.Fault = func(r harness.Request) error {
 			if m, ok := r.Object.(*machinev1.Machine); ok && m.Spec.ProviderID != "" {
 				return errNotRecorded
 			}
@@ -28,7 +28,7 @@ func statesOfMachine() map[string]func(*env, string) {
 		for range 5 {
 			_, _ = w.reconcile(name)
 		}
-		w.Cluster.Fault = nil
+		w.Fault = nil
 		if _, live := w.vms(); live != 1 || w.machine(name).Spec.ProviderID != "" {
 			w.Fatalf("%d VMs, providerID %q", live, w.machine(name).Spec.ProviderID)
 		}

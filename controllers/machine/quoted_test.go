@@ -31,7 +31,8 @@ type quotingDriver struct {
 
 func (d quotingDriver) Open(ctx context.Context, c cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
 	token := string(creds["secretKey"])
-	refused := cloud.Errorf(cloud.Throttled, "create server", "RateLimit", "limit of token '%s' reached", token[:len(token)/2])
+	refused := cloud.Errorf(cloud.Throttled, "create server", "RateLimit", "limit of token '%s' reached",
+		token[:len(token)/2])
 	if d.login {
 		return nil, refused
 	}

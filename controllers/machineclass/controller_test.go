@@ -327,7 +327,10 @@ func TestSecretsThatMixAreToldOnce(t *testing.T) {
 		if got := w.Heard(); len(got) != 1 || !strings.Contains(got[0], tc.want) {
 			t.Errorf("%s: told %q, want once %q\nbecause: %s", name, got, tc.want, tc.reason)
 		}
-		harness.Edit(w.Cluster, boot, func(s *corev1.Secret) { delete(s.Data, harness.URLEntry); s.Data["secretKey"] = []byte("x") })
+		harness.Edit(w.Cluster, boot, func(s *corev1.Secret) {
+			delete(s.Data, harness.URLEntry)
+			s.Data["secretKey"] = []byte("x")
+		})
 		w.reconcile()
 		if got := w.Heard(); len(got) != 1 || !strings.Contains(got[0], "secret.url: is missing") {
 			t.Errorf("%s: told %q after the change", name, got)

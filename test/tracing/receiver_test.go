@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/naming"
-	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -23,6 +21,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
+
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 )
 
 var update = flag.Bool("update", false, "write the example")

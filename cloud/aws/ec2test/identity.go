@@ -13,7 +13,7 @@ const identityVersion = "2011-06-15"
 // The access key of another account, in which nothing is.
 const (
 	OtherKeyID     = "AKIAEXAMPLEOTHER"
-	OtherSecretKey = "the/other+secret/of/ec2test" //nolint:gosec // of a double
+	OtherSecretKey = "the/other+secret/of/ec2test"
 )
 
 // isOther reports whether a request is one of the other account. The lock is held.
@@ -41,6 +41,9 @@ func (c *Cloud) identity(f params) (any, error) {
 			Arn     string   `xml:"GetCallerIdentityResult>Arn"`
 			UserID  string   `xml:"GetCallerIdentityResult>UserId"`
 			Account string   `xml:"GetCallerIdentityResult>Account"`
-		}{Arn: "arn:aws:iam::" + c.settings.AccountID + ":user/machines", UserID: "AIDAEXAMPLE", Account: c.settings.AccountID},
+		}{
+			Arn: "arn:aws:iam::" + c.settings.AccountID + ":user/machines", UserID: "AIDAEXAMPLE",
+			Account: c.settings.AccountID,
+		},
 		nil
 }

@@ -93,7 +93,8 @@ func (r *Resolver) alternatives(of Resolved, problems []cloud.Problem, ownNamesp
 	var found []Resolved
 	with := func(creds cloud.Credentials, from string) {
 		var all findings
-		all.add(machinev1.ReasonInvalidSecret, cloud.RedactorOf(of.Driver, creds).Problems(of.Driver.CheckSecret(of.Class, creds))...)
+		lacking := of.Driver.CheckSecret(of.Class, creds)
+		all.add(machinev1.ReasonInvalidSecret, cloud.RedactorOf(of.Driver, creds).Problems(lacking)...)
 		all.add(machinev1.ReasonInvalidSpec, problems...)
 		one := of
 		one.Credentials, one.from = creds, from

@@ -74,7 +74,8 @@ func TestOneLogin(t *testing.T) {
 		},
 		"address in one namespace": {
 			"MCM merges the Secrets, and within a namespace that stays.",
-			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "default"}, "refuse", "merge",
+			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "default"},
+			"refuse", "merge",
 			[]string{"Secret default/own (secretRef) gives url", "Secret default/keys (credentialsSecretRef) gives secretKey"},
 		},
 		"names": {
@@ -83,7 +84,8 @@ func TestOneLogin(t *testing.T) {
 				own:       map[string]string{"accountID": "demo"},
 				keys:      map[string]string{"url": realURL, "secretKey": "demo-secret"},
 				namespace: "other",
-			}, "accept", "accept", nil,
+			},
+			"accept", "accept", nil,
 		},
 		"equal entries": {
 			"What both Secrets have alike is no other's.",
@@ -163,28 +165,33 @@ func TestLoginsThatDelete(t *testing.T) {
 	}{
 		"one is whole": {
 			"Its credentials go to its own address.",
-			pair{own: map[string]string{"url": otherURL}, keys: whole, namespace: "other", swapped: true}, "a",
+			pair{own: map[string]string{"url": otherURL}, keys: whole, namespace: "other", swapped: true},
+			"a",
 			[]string{`"a" and Secret other/keys alone`},
 		},
 		"overlaid as a whole": {
 			"There is no mixture: the last one has all that the driver reads.",
 			pair{own: map[string]string{"url": otherURL, "accountID": "x", "secretKey": "y"}, keys: map[string]string{
 				"url": realURL, "accountID": "demo", "secretKey": "demo-secret", "ca": "pem",
-			}, namespace: "default", swapped: true}, "a",
+			}, namespace: "default", swapped: true},
+			"a",
 			nil,
 		},
 		"halves of one namespace": {
 			"VMs may exist that were made so.",
-			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "default"}, "a",
+			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "default"},
+			"a",
 			[]string{`"a" and both Secrets`},
 		},
 		"halves of one namespace, for the VM of another class": {
 			"They say nothing about that VM.",
-			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "default"}, "b", nil,
+			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "default"},
+			"b", nil,
 		},
 		"halves of two namespaces": {
 			"The owner of the key has not said where it may go.",
-			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "other"}, "a", nil,
+			pair{own: map[string]string{"url": realURL}, keys: half, namespace: "other"},
+			"a", nil,
 		},
 	}
 	for name, tc := range cases {

@@ -21,7 +21,9 @@ type part struct {
 
 // readSecrets returns what is in the class's Secrets, secretRef's first, and a problem for each
 // Secret that is not there. A Secret that both references name is returned once.
-func readSecrets(ctx context.Context, c client.Reader, object *machinev1.MachineClass) ([]part, []cloud.Problem, error) {
+func readSecrets(ctx context.Context, c client.Reader, object *machinev1.MachineClass) ([]part, []cloud.Problem,
+	error,
+) {
 	var parts []part
 	var gone []cloud.Problem
 	for _, ref := range secretRefs(object) {

@@ -119,8 +119,8 @@ func inputReason(err error) string {
 	}
 	switch e.Reason {
 	case cloud.ReasonWrongScope, cloud.ReasonUnprovenScope, machinev1.ReasonVMOfAnotherOwner,
-		machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret, machinev1.ReasonInvalidUserData,
-		infrav1.ReasonSecretNotAllowed,
+		machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound,
+		machinev1.ReasonInvalidSecret, machinev1.ReasonInvalidUserData, infrav1.ReasonSecretNotAllowed,
 		infrav1.ReasonBootstrapNotFound, infrav1.ReasonInvalidBootstrapData, infrav1.ReasonWaitingForBootstrap,
 		infrav1.ReasonNoStaticAddresses, infrav1.ReasonPlainBootData:
 		return e.Reason

@@ -66,8 +66,10 @@ type memory struct {
 // New returns an Engine that remembers nothing. formerLeader returns for how long a
 // request of a former leader may still take effect, see fence.Fence.
 func New(c clock.PassiveClock, formerLeader func() time.Duration) *Engine {
-	return &Engine{clock: c, formerLeader: formerLeader, memories: map[string]memory{}, zones: map[string]*zoneUse{},
-		scopes: map[string]scopeUse{}}
+	return &Engine{
+		clock: c, formerLeader: formerLeader, memories: map[string]memory{}, zones: map[string]*zoneUse{},
+		scopes: map[string]scopeUse{},
+	}
 }
 
 // Token is the idempotency token of one attempt of an owner: 36 characters in

@@ -75,6 +75,7 @@ func (r rules) decide(s candidate) verdict {
 				machinev1.OnTerminationTag + ": delete has it removed, keep leaves it without another word"
 		}
 		return v
+	case cloud.RetentionDelete:
 	}
 	return r.orphan(s, why)
 }

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
-
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 // apiPort is where the API servers of the flavors' control planes listen.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
-
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 

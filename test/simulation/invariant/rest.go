@@ -88,7 +88,8 @@ func wasDeletedBefore(node *corev1.Node, m *machinev1.Machine) bool {
 func noOrphans(c *Checker) error {
 	for _, r := range c.Cloud.Live() {
 		id := r.Tags[ownerTag]
-		if keepsData(r) && r.Disk.VM == "" || c.retained[id] || id == "" && r.VM == nil || !tagged(r) && !c.NativeRuns && len(c.claimants(r)) == 0 {
+		if keepsData(r) && r.Disk.VM == "" || c.retained[id] || id == "" && r.VM == nil ||
+			!tagged(r) && !c.NativeRuns && len(c.claimants(r)) == 0 {
 			continue // parts without owner id are those of a VM that a user has made
 		}
 		known, found := c.known(r)
