@@ -48,7 +48,7 @@ func (t TokenFiles) Problem(path string) string {
 		_ = file.Close()
 		return ""
 	}
-	if refused, ok := errors.AsType[refusedFileError](err); ok {
+	if refused, ok := errors.AsType[fileError](err); ok {
 		return string(refused)
 	}
 	return ""
@@ -63,7 +63,7 @@ func (t TokenFiles) Read(entry, path string) ([]byte, error) {
 		defer func() { _ = file.Close() }()
 		content, err = io.ReadAll(io.LimitReader(file, MaxTokenFile+1))
 	}
-	if refused, ok := errors.AsType[refusedFileError](err); ok {
+	if refused, ok := errors.AsType[fileError](err); ok {
 		return nil, fmt.Errorf("the Secret's entry %s %s", entry, string(refused))
 	}
 	if err != nil {
@@ -77,10 +77,10 @@ func (t TokenFiles) Read(entry, path string) ([]byte, error) {
 	return []byte(strings.TrimSpace(string(content))), nil
 }
 
-// refusedFileError is why a file is not read, whatever its content.
-type refusedFileError string
+// fileError is why a file is not read, whatever its content.
+type fileError string
 
-func (r refusedFileError) Error() string { return string(r) }
+func (r fileError) Error() string { return string(r) }
 
 // open opens a file that may be read. It does not wait for a writer, as of a named pipe.
 func (t TokenFiles) open(path string) (*os.File, error) {
@@ -97,10 +97,10 @@ func (t TokenFiles) open(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	special := refusedFileError("names " + path + ", which is no regular file; name one with a token")
+	special := fileError("names " + path + ", which is no regular file; name one with a token")
 	found, err := root.Stat(name)
 	if _, ofTheSystem := errors.AsType[syscall.Errno](err); err != nil && !ofTheSystem {
-		return nil, refusedFileError("names " + path + ", which leads out of " + folder + "; name a file that is in that folder")
+		return nil, fileError("names " + path + ", which leads out of " + folder + "; name a file that is in that folder")
 	}
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (t TokenFiles) open(path string) (*os.File, error) {
 	case !found.Mode().IsRegular(): // it has been replaced since
 		err = special
 	case t.isOwn(found):
-		err = refusedFileError("is the identity of the manager itself; name another token or give credentials in the Secret, " +
+		err = fileError("is the identity of the manager itself; name another token or give credentials in the Secret, " +
 			"or start the manager with --ambient-credentials")
 	}
 	if err != nil {
@@ -130,10 +130,10 @@ func (t TokenFiles) open(path string) (*os.File, error) {
 // folderOf returns the folder because of which the file may be read.
 func (t TokenFiles) folderOf(path string) (string, error) {
 	if !filepath.IsAbs(path) {
-		return "", refusedFileError("is no absolute path; write one, e.g. " + TokenFolders()[0] + "/token")
+		return "", fileError("is no absolute path; write one, e.g. " + TokenFolders()[0] + "/token")
 	}
 	if within(t.ownFolder(), path) && !t.opensOwn() {
-		return "", refusedFileError("names the token by which the API server knows the manager; mount a token of its own for " +
+		return "", fileError("names the token by which the API server knows the manager; mount a token of its own for " +
 			"the cloud, and name that")
 	}
 	for _, folder := range slices.Concat(TokenFolders(), t.Folders) {
@@ -141,7 +141,7 @@ func (t TokenFiles) folderOf(path string) (string, error) {
 			return folder, nil
 		}
 	}
-	return "", refusedFileError("names a file outside the folders for tokens (" + strings.Join(slices.Concat(TokenFolders(),
+	return "", fileError("names a file outside the folders for tokens (" + strings.Join(slices.Concat(TokenFolders(),
 		t.Folders), ", ") + "); mount the token there, or start the manager with --token-folders")
 }
 
