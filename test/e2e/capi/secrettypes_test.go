@@ -60,7 +60,7 @@ func TestTargetNamespace(t *testing.T) {
 			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 				return nil
 			}
-			return fmt.Errorf("%s creates what becomes a token: %v, want it refused by the policy", account, err)
+			return fmt.Errorf("%s creates what becomes a token: %w, want it refused by the policy", account, err)
 		})
 		if err != nil {
 			t.Error(err)
