@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -21,9 +23,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-
-	"github.com/capmcm/cluster-api-provider-mcm/naming"
-	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 )
 
 var update = flag.Bool("update", false, "write the example")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/s3test"
+
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
+
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 

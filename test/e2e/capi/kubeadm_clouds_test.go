@@ -9,8 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 
 // apiPort is where the API servers of the flavors' control planes listen.

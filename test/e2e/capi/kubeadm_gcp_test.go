@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner/hetznertest"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt/kubevirttest"
+
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 

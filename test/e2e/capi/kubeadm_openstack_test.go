@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack/octaviatest"
+	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack/octaviatest"
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
-	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 )
 
 const apiServerPool = "11111111-1111-1111-1111-111111111111"

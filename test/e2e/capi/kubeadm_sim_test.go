@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
-	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 
 // estate is a cloud as its owner sees it, as far as it is a Cluster's.

@@ -9,16 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kcpv1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
-	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // The managers of Cluster API's kubeadm providers, as test/e2e/capi/build calls them.

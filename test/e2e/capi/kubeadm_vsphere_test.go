@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 

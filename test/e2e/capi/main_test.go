@@ -5,10 +5,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 )
 
 func TestMain(m *testing.M) {

@@ -9,13 +9,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // mover is who moves pools, in the audit log.

@@ -9,14 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/steps"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/capmcm/cluster-api-provider-mcm/migration"
-	"github.com/capmcm/cluster-api-provider-mcm/migration/steps"
 )
 
 // errKilled is what a command gets for each request after its end.

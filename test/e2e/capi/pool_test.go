@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // wait bounds steps that take seconds. Cluster API looks again at a drain every

@@ -15,16 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/guests/guestcloud"
+	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
-	"github.com/capmcm/cluster-api-provider-mcm/test/guests/guestcloud"
-	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // slow bounds each step of guests: the processor is emulated, and the machine may have much

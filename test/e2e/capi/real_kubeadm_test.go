@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack/octaviatest"
 	"github.com/capmcm/cluster-api-provider-mcm/test/guests/guestcloud"
 	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // A kubeadmGuests is a Cluster whose control plane, made by kubeadm init, and whose worker are

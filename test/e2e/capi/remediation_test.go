@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
-
-	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
 // remediation: with MCMRemediation as external remediation, a worker whose kubelet is sick is

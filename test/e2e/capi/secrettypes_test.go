@@ -8,15 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // TestTargetNamespace: in whatever namespace clusterctl installs a provider, its account creates the Secrets that it

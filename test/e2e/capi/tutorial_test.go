@@ -15,12 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 // shellBlock is a block of commands of a page.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,9 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
 // scaling: 0 to 3 to 1.

@@ -6,14 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // endpoint is where the API server listens.

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	"helm.sh/helm/v3/pkg/action"
 	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -21,11 +25,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
-	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // namespace is that of the Helm release, and differs from those of the manifests.

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
 // TestMonitoring: Helm leaves the templates of alerts as they are, adds the labels of the values, and

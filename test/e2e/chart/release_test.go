@@ -10,10 +10,9 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
 const version = "v0.1.0"

@@ -10,13 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	inmemory "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime"
 	"sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/server"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // Host is where the endpoints of all clusters are.

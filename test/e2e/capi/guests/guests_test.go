@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeadmapi "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
 	"sigs.k8s.io/cluster-api/util/secret"
-
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
-	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 // vms is a cloud with these VMs, by their user data.
