@@ -171,7 +171,7 @@ func checkNoTokens(t *testing.T, s *stack.Stack) {
 			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 				return nil
 			}
-			return fmt.Errorf("%s creates what becomes a token: %v, want it refused by a policy", account, err)
+			return fmt.Errorf("%s creates what becomes a token: %w, want it refused by a policy", account, err)
 		})
 		if err != nil {
 			t.Error(err)
