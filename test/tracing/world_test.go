@@ -109,7 +109,7 @@ func live(t *testing.T, tracer *tracing.Tracer) {
 func calls(t *testing.T, tracer *tracing.Tracer) {
 	t.Helper()
 	cloudAccount := wrap.Trace(tracer.Call)(cloud.AccountInfo{
-		Driver: cloud.Traits{Name: "Sim"}, Secrets: []string{canary},
+		Driver: cloud.Traits{Name: "Sim"}, Redactor: cloud.NewRedactor([]string{canary}, nil),
 	}, &account{})
 	request := cloud.CreateRequest{
 		Ref: cloud.Ref{
