@@ -191,10 +191,14 @@ func secrets(k *kit) {
 }
 
 // declared fails unless the driver declares each entry that it logs in with in one group of
-// Traits.Secret: what is not declared is redacted too little, and may come from another Secret.
+// Traits.Secret: what is not declared is redacted too little, and may come from another Secret. All
+// entries of a legacy driver count as credentials.
 func (k *kit) declared(name string, creds cloud.Credentials) {
 	k.Helper()
 	t := k.f.Driver().Traits()
+	if t.Legacy {
+		return
+	}
 	only := cloud.Credentials{}
 	for key, value := range creds {
 		groups := 0
