@@ -77,6 +77,7 @@ type bundle struct {
 const (
 	infrastructure = "infrastructure-capmcm"
 	monitoring     = "monitoring"
+	targetCluster  = "target-cluster"
 )
 
 func bundles() []bundle {
@@ -87,7 +88,7 @@ func bundles() []bundle {
 		{"runtime-extension", "runtime-extension-capmcm", "runtime-extension-components.yaml", "RuntimeExtensionProvider"},
 		{"self-hosted/cluster", "control-plane-capmcm", "self-hosted-cluster.yaml", ""},
 		{"self-hosted/namespace", "control-plane-capmcm", "self-hosted-namespace.yaml", ""},
-		{"target-cluster", "target-cluster", "target-cluster-components.yaml", ""},
+		{targetCluster, targetCluster, "target-cluster-components.yaml", ""},
 		{"native-bundle", "native", "native-components.yaml", ""},
 		{"native", "native", "native-standalone-components.yaml", ""},
 		{"simcloud", "simcloud", "simcloud-components.yaml", ""},
