@@ -169,7 +169,6 @@ func (e *Engine) create(ctx context.Context, account cloud.Account, resolved cla
 			return cloud.VM{}, err
 		}
 	}
-	recorded := w.Request.Scope
 	made, err := e.ensure(ctx, account, resolved.Driver.Traits(), w)
 	if cloud.CodeOf(err) == cloud.NotFound {
 		switch known, failed := e.identify(ctx, o); {
@@ -181,7 +180,7 @@ func (e *Engine) create(ctx context.Context, account cloud.Account, resolved cla
 			}
 		}
 	}
-	if failed := e.recordAsked(ctx, account, resolved, o, recorded, err); failed != nil {
+	if failed := e.recordAsked(ctx, account, resolved, o, w.Request.Ref, err); failed != nil {
 		return cloud.VM{}, fmt.Errorf("record account of VM: %w", failed)
 	}
 	return made, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,9 +62,11 @@ func (r Records) RecordScope(ctx context.Context, scope string) error {
 // HasOwnerID reports whether the owner has its id on record.
 func (r Records) HasOwnerID() bool { return r.get(machinev1.OwnerIDAnnotation) != "" }
 
-// MayHaveLostOwnerID reports whether it has none, or its UID, which is written where none was known.
+// MayHaveLostOwnerID reports whether it has none, or a random UUID: the UID of this object, or of the one that it
+// is a copy of, may stand in for an id that was lost. What a MachineSet gives is derived, and stays.
 func (r Records) MayHaveLostOwnerID() bool {
-	return !r.HasOwnerID() || r.get(machinev1.OwnerIDAnnotation) == string(r.Object().GetUID())
+	id, err := uuid.Parse(r.get(machinev1.OwnerIDAnnotation))
+	return !r.HasOwnerID() || err == nil && id.Version() == 4
 }
 
 // ClusterID is the id of the Cluster that the VM is tagged with; empty accepts any.

@@ -28,7 +28,7 @@ const scopeUseAge = 30 * time.Second
 type scopeUse struct {
 	read  time.Time
 	now   string // where class and credentials lead
-	other string // where the others are; empty if they are there too, or if none has a record
+	other string // where the others are; empty if one of them is here, too, or if none has a record
 }
 
 // scopeOf names where account and class lead. It is empty where that cannot be told: it is neither
@@ -43,11 +43,20 @@ func scopeOf(ctx context.Context, account cloud.Account, with class.Resolved) st
 
 // ref is the Ref of a call that decides about the owner's VM. A machine without a record of its account,
 // e.g. because it is new or older than records, has that of the other machines of its class: a class whose
-// credentials were exchanged makes no VM elsewhere, and believes none to be gone.
+// credentials were exchanged makes no VM elsewhere, and believes none to be gone. One whose account has refused
+// every request has no VM there, and follows the credentials.
 func (e *Engine) ref(ctx context.Context, account cloud.Account, o Owner, with class.Resolved) (cloud.Ref, error) {
 	ref := refOf(o, with)
 	_, isOther := o.(substituted)
 	now := scopeOf(ctx, account, with)
+	if ref.ProviderID == "" && ref.State == "" && ref.Scope != now && e.hasRefused(ref.OwnerID, ref.Scope) {
+		if err := o.RecordScope(ctx, ""); err != nil {
+			return ref, fmt.Errorf("forget the account that refused the VM: %w", err)
+		}
+		loggerOf(ctx, ref).Info("Account that refused the VM forgotten; what was made there for it before, such as "+
+			"a disk, is not looked for", "account", ref.Scope, "now", now)
+		ref.Scope = ""
+	}
 	if ref.Scope != "" || isOther || cloud.IsVague(now) {
 		return ref, nil
 	}
@@ -84,39 +93,55 @@ func otherScope(used []string, now string) string {
 }
 
 // noteScope has where a VM is about to be asked for recorded with the intent. An account that has
-// definitely refused the request before is not recorded again: nothing is there.
+// definitely refused every request before is not recorded again: no VM is there.
 func (e *Engine) noteScope(ctx context.Context, account cloud.Account, with class.Resolved, o Owner) {
 	scope := scopeOf(ctx, account, with)
-	e.mu.Lock()
-	refused := e.memories[o.Ref().OwnerID].refusedIn
-	e.mu.Unlock()
-	if o.Ref().Scope == "" && scope != refused {
+	if o.Ref().Scope == "" && !e.hasRefused(o.Ref().OwnerID, scope) {
 		o.NoteScope(scope)
 	}
 }
 
-// recordAsked keeps the record of where a VM was asked for in line with how that ended. recorded is
-// the record before the call. What may have been made is recorded at once; after a definite refusal of
-// the only request nothing is there, and other credentials may follow.
+// recordAsked keeps the record of where the VM of asked was asked for in line with how that ended, which
+// failure says. What may have been made is recorded at once. An account that has definitely refused every
+// request has no VM: what refused the class or its credentials is forgotten at once, so that others may follow even
+// after a restart, and ref forgets the rest.
 func (e *Engine) recordAsked(ctx context.Context, account cloud.Account, with class.Resolved, o Owner,
-	recorded string, failure error,
+	asked cloud.Ref, failure error,
 ) error {
 	scope := scopeOf(ctx, account, with)
+	if scope == "" || o.Ref().ProviderID != "" {
+		return nil
+	}
 	code := cloud.CodeOf(failure)
 	switch {
-	case scope == "" || o.Ref().ProviderID != "":
 	case failure == nil:
 		o.NoteScope(scope) // goes with the record of the VM
-	case cloud.OutcomeUnknown(failure) && o.Ref().Scope == "":
-		return o.RecordScope(ctx, scope)
-	case (code == cloud.Denied || code == cloud.Invalid) && recorded == "" && o.Ref().State == "":
-		o.NoteScope("")
-		e.update(o.Ref().OwnerID, func(n *memory) { n.refusedIn = scope })
+		return nil
+	case cloud.OutcomeUnknown(failure):
+		e.update(asked.OwnerID, func(n *memory) { n.refusedIn = "" })
 		if o.Ref().Scope != "" {
-			return o.RecordScope(ctx, "")
+			return nil
 		}
+		return o.RecordScope(ctx, scope)
+	case asked.Scope == "" && code != cloud.TokenUsed: // of which an earlier request may have made the VM
+		e.update(asked.OwnerID, func(n *memory) { n.refusedIn = scope })
 	}
-	return nil
+	if code != cloud.Denied && code != cloud.Invalid || o.Ref().State != "" || !e.hasRefused(asked.OwnerID, scope) {
+		return nil
+	}
+	o.NoteScope("")
+	if o.Ref().Scope == "" {
+		return nil
+	}
+	return o.RecordScope(ctx, "")
+}
+
+// hasRefused reports whether every request of this process for a VM went to that account, and was definitely
+// refused.
+func (e *Engine) hasRefused(ownerID, scope string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return scope != "" && e.memories[ownerID].refusedIn == scope
 }
 
 // Seen notes that the cloud has shown the owner's VM through the account of its class. That proves in

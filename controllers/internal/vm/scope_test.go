@@ -98,8 +98,8 @@ func TestNoVMInAnotherAccount(t *testing.T) {
 	}
 }
 
-// TestRefusedAccount has the first request for a VM refused by an account that was the wrong one: nothing
-// is there, so that corrected credentials make the VM.
+// TestRefusedAccount has the first request for a VM refused by an account that was the wrong one: no VM is
+// there, so that corrected credentials make it.
 func TestRefusedAccount(t *testing.T) {
 	t.Parallel()
 	env := newLifeEnv(t)
@@ -135,4 +135,28 @@ func TestUnansweredAccount(t *testing.T) {
 	env.exchange("other")
 	_, err := env.engine.Remove(t.Context(), env.object)
 	env.denied("remove", err)
+}
+
+// TestFullAccount has the wrong account have no room in any zone: it is on
+// record by then, with a zone, and corrected credentials find that there is no VM, and make it.
+func TestFullAccount(t *testing.T) {
+	t.Parallel()
+	env := newLifeEnv(t)
+	env.exchange("other")
+	env.in("sim-1a", "sim-1b")
+	undo := env.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeInsufficientCapacity, Count: 9})
+	if _, err := env.engine.Ensure(t.Context(), env.object); cloud.CodeOf(err) != cloud.Exhausted {
+		t.Fatalf("got %v, want Exhausted", err)
+	}
+	undo()
+	if env.object.ref.Scope != otherScopeName {
+		t.Errorf("recorded %q, want the account that was asked, with the zone", env.object.ref.Scope)
+	}
+	env.exchange("demo")
+	if _, err := env.engine.Get(t.Context(), env.object); cloud.CodeOf(err) != cloud.NotFound {
+		t.Errorf("get with the right credentials: %v, want NotFound", err)
+	}
+	if _, err := env.engine.Ensure(t.Context(), env.object); err != nil {
+		t.Errorf("with the right credentials: %v", err)
+	}
 }

@@ -82,15 +82,21 @@ func wasDeletedBefore(node *corev1.Node, m *machinev1.Machine) bool {
 	return node.DeletionTimestamp.Before(&m.CreationTimestamp)
 }
 
+// OtherAccount is the account of the cloud whose credentials the classes have for a while. It has nothing, and
+// no VM may be made in it.
+const OtherAccount = "other"
+
 // noOrphans: once trouble has ended, everything in the cloud belongs to a machine
 // of one of the APIs, which knows its VM. What was left on purpose stays, and so
 // does what no collector that runs judges.
 func noOrphans(c *Checker) error {
 	for _, r := range c.Cloud.Live() {
 		id := r.Tags[ownerTag]
-		if keepsData(r) && r.Disk.VM == "" || c.retained[id] || id == "" && r.VM == nil ||
+		if keepsData(r) && r.Disk.VM == "" || c.retained[id] || r.VM == nil && (id == "" || r.Account == OtherAccount) ||
 			!tagged(r) && !c.NativeRuns && len(c.claimants(r)) == 0 {
-			continue // parts without owner id are those of a VM that a user has made
+			// Parts without owner id are those of a VM that a user has made, and nobody has the credentials of the
+			// other account any more, in which a VM was refused after its disk was made.
+			continue
 		}
 		known, found := c.known(r)
 		if !found && !c.strayed(r) {

@@ -81,6 +81,7 @@ func (w *World) heal() {
 	w.healing = true
 	w.weather = newWeather()
 	w.Cloud.RemoveFault(0)
+	w.closeOtherAccount()
 	w.plentiful()
 	w.repair()
 	for _, k := range w.sortedKubelets() {

@@ -19,6 +19,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/invariant"
 )
 
 // incidentFaults are those that come only in incidents, besides the others.
@@ -312,9 +313,6 @@ func (w *World) breakSecret(e Event) {
 	w.after(e.For, w.repairSecret)
 }
 
-// otherAccount is an account of the cloud that has nothing, and in which nothing may be made.
-const otherAccount = "other"
-
 // exchangeCredentials gives the classes valid credentials of another account: there no VM of a machine
 // exists, and none of them may count as gone. It happens only while all VMs that were asked for are
 // on record, and each class has some: a manager that is killed between a native Machine's request and its
@@ -327,19 +325,22 @@ func (w *World) exchangeCredentials(e Event) {
 	}
 	w.Cloud.Change(func(s *sim.Settings) {
 		if len(s.Accounts) == 1 {
-			s.Accounts = append(s.Accounts, sim.Tenant{ID: otherAccount, SecretKeys: []string{secretKey}})
+			s.Accounts = append(s.Accounts, sim.Tenant{ID: invariant.OtherAccount, SecretKeys: []string{secretKey}})
 		}
 	})
-	undo := w.Cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Account: otherAccount, Code: sim.CodeAccessDenied})
+	w.closeOtherAccount()
 	for _, h := range w.homes {
 		edit(w, h.server, client.ObjectKeyFromObject(secretOf()), func(s *corev1.Secret) {
-			s.Data["accountID"] = []byte(otherAccount)
+			s.Data["accountID"] = []byte(invariant.OtherAccount)
 		})
 	}
-	w.after(e.For, func() {
-		w.repairSecret()
-		undo()
-	})
+	w.after(e.For, w.repairSecret)
+}
+
+// closeOtherAccount keeps VMs from being made in the other account, for good: a manager may see for a while after
+// the classes have their credentials back what it saw before.
+func (w *World) closeOtherAccount() {
+	w.Cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Account: invariant.OtherAccount, Code: sim.CodeAccessDenied})
 }
 
 // withoutAccount is a machine with no record of the account that its VM may be in, or a class without any
