@@ -101,6 +101,12 @@ type Traits struct {
 	// of one, it waits for Settle and looks before it asks again.
 	CreateKey bool
 
+	// SharedNames reports whether the cloud takes several VMs of one name, so that only the idempotency
+	// key of an attempt keeps Create from making another one. Before it first asks for a VM of a class the
+	// engine lists those that exist: a restore of the API server may have taken back the number of the
+	// attempt that made one of them.
+	SharedNames bool
+
 	// StickyKeys reports whether the cloud answers a request that it has refused for lack of
 	// capacity, and that is repeated with the same idempotency key, with that refusal for ever.
 	// After Exhausted the engine then looks whether a VM is there, and begins a new attempt.

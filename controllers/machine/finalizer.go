@@ -18,6 +18,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
+// lostIDRetry is when a cloud that gives no hint is asked again whose VM a Machine's is.
+const lostIDRetry = time.Minute
+
 // ensureFinalizer puts finalizer and owner id onto a Machine before anything is
 // created for it. A MachineSet creates its Machines with both. An owner id that was lost is
 // read back: from the name, where a MachineSet gave it, or from the VM.
@@ -32,12 +35,23 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
+	// The UID that would stand in for an owner id would be taken for a real one in a copy of the Machine. A cloud
+	// that does not answer is asked again later.
+	keepsLooking := false
+	if stripped(p.machine) && p.machine.Spec.ProviderID != "" && id == "" {
+		if err := c.engine.Recall(ctx, c.owner(p)); err != nil {
+			keepsLooking = true
+			requeueAfter(p, cmp.Or(outcome.After(err, c.Options.ResourceExhaustedRetry), lostIDRetry))
+		}
+	}
 	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		if mayHaveUnknownVM(p.seen.before) {
 			defaultAnnotation(m, machinev1.CreateAttemptAnnotation, attemptUnknown)
 		}
 		controllerutil.AddFinalizer(m, machinev1.Finalizer)
-		defaultAnnotation(m, machinev1.OwnerIDAnnotation, cmp.Or(id, string(m.UID)))
+		if !keepsLooking {
+			defaultAnnotation(m, machinev1.OwnerIDAnnotation, cmp.Or(id, string(m.UID)))
+		}
 		defaultAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)
 	})
 }
@@ -63,6 +77,11 @@ const attemptUnknown = "0"
 func mayHaveUnknownVM(m *machinev1.Machine) bool {
 	return m.Annotations[machinev1.OwnerIDAnnotation] == "" && m.Spec.ProviderID == "" &&
 		(controllerutil.ContainsFinalizer(m, machinev1.Finalizer) || m.Status.LastOperation.Type != "")
+}
+
+// stripped reports whether a Machine has a finalizer and no owner id: MCM's, or one that somebody has stripped.
+func stripped(m *machinev1.Machine) bool {
+	return m.Annotations[machinev1.OwnerIDAnnotation] == "" && controllerutil.ContainsFinalizer(m, machinev1.Finalizer)
 }
 
 // ownerIDGivenBySet returns the owner id that its MachineSet gave a Machine that has none any more: it follows

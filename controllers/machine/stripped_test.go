@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/naming"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
@@ -55,6 +56,13 @@ func TestAnnotationsOfAMachineAreRemoved(t *testing.T) {
 			reason: "A version before this one wrote the UID in place of what was lost.",
 			strip: func(_ *env, m *machinev1.Machine) {
 				m.Annotations = map[string]string{machinev1.OwnerIDAnnotation: string(m.UID)}
+			},
+			gone: true,
+		},
+		"CopyOfStripped": {
+			reason: "The UID of the object that this one is a copy of stood in for the id.",
+			strip: func(_ *env, m *machinev1.Machine) {
+				m.Annotations = map[string]string{machinev1.OwnerIDAnnotation: "6f1c2a9e-3b54-4d0a-9a57-0c8e11d2f3b4"}
 			},
 			gone: true,
 		},
@@ -112,4 +120,31 @@ func TestAnnotationsOfAMachineAreRemoved(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLostOwnerIDIsReadBackAtOnce: a copy of a Machine whose UID stands in for its owner id would take that for a real
+// one. Until the cloud answers, the Machine has none, and goes on.
+func TestLostOwnerIDIsReadBackAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, interceptor.Funcs{})
+	m := newMachine("m", w.clock.Now())
+	m.Annotations = map[string]string{machinev1.OwnerIDAnnotation: "of-a-set-that-is-gone"}
+	w.create(m)
+	w.settle(m.Name, func() bool { return w.phase(m.Name) == machinev1.MachinePending })
+	w.join(m.Name, corev1.ConditionTrue)
+	w.settle(m.Name, func() bool { return w.phase(m.Name) == machinev1.MachineRunning })
+	w.restart()
+	undo := w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultBefore, Code: sim.CodeInternalError})
+	harness.Edit(w.Cluster, w.machine(m.Name), func(m *machinev1.Machine) { m.Annotations = nil })
+	result, err := w.reconcile(m.Name)
+	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > lostIDRetry {
+		t.Errorf("without an answer: %v, %v, want another try within %s", result, err, lostIDRetry)
+	}
+	if id := w.machine(m.Name).Annotations[machinev1.OwnerIDAnnotation]; id != "" {
+		t.Errorf("owner id %q, want none before the cloud has answered", id)
+	}
+	undo()
+	w.settle(m.Name, func() bool {
+		return w.machine(m.Name).Annotations[machinev1.OwnerIDAnnotation] == "of-a-set-that-is-gone"
+	})
 }

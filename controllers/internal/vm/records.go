@@ -62,11 +62,13 @@ func (r Records) RecordScope(ctx context.Context, scope string) error {
 // HasOwnerID reports whether the owner has its id on record.
 func (r Records) HasOwnerID() bool { return r.get(machinev1.OwnerIDAnnotation) != "" }
 
-// MayHaveLostOwnerID reports whether it has none, or a random UUID: the UID of this object, or of the one that it
-// is a copy of, may stand in for an id that was lost. What a MachineSet gives is derived, and stays.
+// MayHaveLostOwnerID reports whether it has none, or one that may stand in for one that was lost: the UID of the
+// object, or a random UUID, which is that of the object that this one is a copy of. What a MachineSet gives is
+// derived, and stays.
 func (r Records) MayHaveLostOwnerID() bool {
-	id, err := uuid.Parse(r.get(machinev1.OwnerIDAnnotation))
-	return !r.HasOwnerID() || err == nil && id.Version() == 4
+	stored := r.get(machinev1.OwnerIDAnnotation)
+	id, err := uuid.Parse(stored)
+	return stored == "" || stored == string(r.Object().GetUID()) || err == nil && id.Version() == 4
 }
 
 // ClusterID is the id of the Cluster that the VM is tagged with; empty accepts any.

@@ -17,11 +17,11 @@ const (
 	adoptedAge = 5 * time.Minute
 )
 
-// findUnrecordedVM returns the VM of an owner that may have one from another of its classes
-// although nothing records that: a restore of the API server, or a new object of the same name,
-// has lost the record. The token of an attempt proves only that the class of that attempt made
-// nothing, so an owner with several classes is looked up in the place of each of them, once
-// before this process asks for its VM, and again where the number of its attempt goes back. A class
+// findUnrecordedVM returns the VM of an owner that may have one although nothing records that: a restore of the API server, or a new object of the same name,
+// has lost the record, and perhaps the number of the attempt. The token of an attempt proves only that the
+// class of that attempt made nothing in it, so an owner with several classes is looked up in the place of
+// each of them, once before this process asks for its VM, and again where the number of its attempt goes
+// back; one with a single class where that class showed a VM of its id when this process first asked. A class
 // whose credentials the cloud refuses does not keep machines from the others, but as long as it
 // shows nothing it is looked at again.
 func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolved) (cloud.VM, bool, error) {
@@ -30,8 +30,14 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolv
 		return cloud.VM{}, false, nil
 	}
 	others, err := o.OtherClasses(ctx)
-	if err != nil || len(others) == 0 {
+	if err != nil {
 		return cloud.VM{}, false, err
+	}
+	if len(others) == 0 {
+		before, err := e.madeBefore(ctx, own, o.Ref().OwnerID)
+		if err != nil || !before {
+			return cloud.VM{}, false, err
+		}
 	}
 	unseen := false
 	for _, one := range places(append([]class.Resolved{own}, others...)) {
@@ -48,6 +54,36 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolv
 		n.attempt, n.unseen = max(n.attempt, attempt), unseen
 	})
 	return cloud.VM{}, false, nil
+}
+
+// madeBefore reports whether a class showed a VM of that owner id when this process first asked for one of the class.
+// Later ones the engine remembers. Where names are unique, Create finds such a VM by itself.
+func (e *Engine) madeBefore(ctx context.Context, with class.Resolved, ownerID string) (bool, error) {
+	if !with.Driver.Traits().SharedNames {
+		return false, nil
+	}
+	key := classKey(with.Class) + " " + with.Place()
+	e.mu.Lock()
+	owners, listed := e.owners[key]
+	e.mu.Unlock()
+	if listed {
+		return owners[ownerID], nil
+	}
+	account, err := with.Account(ctx)
+	if err != nil {
+		return false, err
+	}
+	owners = map[string]bool{}
+	for r, err := range account.List(ctx, with.Class, cloud.KindVM) {
+		if err != nil {
+			return false, fmt.Errorf("look for VMs from MachineClass %s: %w", with.Object.Name, err)
+		}
+		owners[r.OwnerID] = true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.owners[key] = owners
+	return owners[ownerID], nil
 }
 
 // findWith is findUnrecordedVM with one class.

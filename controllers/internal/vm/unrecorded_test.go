@@ -131,3 +131,22 @@ func TestRefusedLooksAreRepeated(t *testing.T) {
 		t.Errorf("the credentials are back: got %v, recorded %v, want the class that shows the VM", err, o.steps)
 	}
 }
+
+// TestAttemptThatARestoreTookBack: the second attempt made the VM, and a restore of the API server has lost its
+// number. The cloud takes another VM of that name, and the key of the first attempt was never used.
+func TestAttemptThatARestoreTookBack(t *testing.T) {
+	t.Parallel()
+	env := newLifeEnv(t)
+	env.object.attempt = 2
+	made := env.create()
+	env.Advance(time.Minute)
+	env.engine = New(env.Clock, noFormerLeader)
+	env.object.attempt, env.object.ref.ProviderID = 1, ""
+	again, err := env.engine.Ensure(t.Context(), env.object)
+	if err != nil || again.ID != made.ID {
+		t.Errorf("got VM %q, %v, want %s", again.ID, err, made.ID)
+	}
+	if n := len(env.cloud.VMs()); n != 1 {
+		t.Errorf("%d VMs, want 1", n)
+	}
+}

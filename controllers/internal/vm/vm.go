@@ -36,8 +36,9 @@ type Engine struct {
 
 	mu       sync.Mutex
 	memories map[string]memory
-	zones    map[string]*zoneUse // by class
-	scopes   map[string]scopeUse // by class
+	zones    map[string]*zoneUse        // by class
+	scopes   map[string]scopeUse        // by class
+	owners   map[string]map[string]bool // by class and place, of the VMs that were there before
 }
 
 // minRetry is when a cloud that gives no hint is asked again.
@@ -68,7 +69,7 @@ type memory struct {
 func New(c clock.PassiveClock, formerLeader func() time.Duration) *Engine {
 	return &Engine{
 		clock: c, formerLeader: formerLeader, memories: map[string]memory{}, zones: map[string]*zoneUse{},
-		scopes: map[string]scopeUse{},
+		scopes: map[string]scopeUse{}, owners: map[string]map[string]bool{},
 	}
 }
 

@@ -57,6 +57,7 @@ func intentFirst(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) 
 	if !made(before, now) || w == nil || tagged(now) {
 		return nil
 	}
+	c.takeNewIdentity(id)
 	m := c.machineOf(id)
 	switch {
 	case id == "":
@@ -71,6 +72,20 @@ func intentFirst(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) 
 		return fmt.Errorf("VM %s is made for Machine %s before that has finalizer and owner id", now.ID, m.Name)
 	}
 	return nil
+}
+
+// takeNewIdentity is for a Machine that was stripped before it had a VM, and whose id nothing gives back: it has the
+// id with which it asks for one.
+func (c *Checker) takeNewIdentity(id string) {
+	for _, m := range c.machines() {
+		first := c.ownerID(m)
+		if first == id || m.Annotations[machinev1.OwnerIDAnnotation] != id || c.stripped[m.UID].IsZero() {
+			continue
+		}
+		if !slices.ContainsFunc(c.Cloud.VMs(), func(r sim.Resource) bool { return r.Tags[ownerTag] == first }) {
+			c.identities[m.UID] = id
+		}
+	}
 }
 
 // noSecondVM: a Machine that has a providerID gets no VM any more.

@@ -94,7 +94,7 @@ func noOrphans(c *Checker) error {
 		id := r.Tags[ownerTag]
 		if keepsData(r) && r.Disk.VM == "" || c.retained[id] || r.VM == nil && (id == "" || r.Account == OtherAccount) ||
 			!tagged(r) && !c.NativeRuns && len(c.claimants(r)) == 0 {
-			// Parts without owner id are those of a VM that a user has made, and nobody has the credentials of the
+			// Parts without owner id are those of a VM that a user has made, and no class has the credentials of the
 			// other account any more, in which a VM was refused after its disk was made.
 			continue
 		}

@@ -388,6 +388,33 @@ func (w *World) repair() {
 		key := types.NamespacedName{Namespace: namespace, Name: poolName(i)}
 		edit(w, w.Control, key, func(d *machinev1.MachineDeployment) { d.Spec.Paused = false })
 	}
+	w.leaveOtherAccount()
+}
+
+// leaveOtherAccount takes the other account off machines that have asked for a VM there and got no answer, as one
+// does who has looked there: nothing else can tell that there is none.
+func (w *World) leaveOtherAccount() {
+	leave := func(s *model.Server, o client.Object, providerID string) {
+		if providerID != "" || !strings.Contains(o.GetAnnotations()[machinev1.CloudScopeAnnotation],
+			"account "+invariant.OtherAccount) {
+			return
+		}
+		changed := o.DeepCopyObject().(client.Object)
+		delete(changed.GetAnnotations(), machinev1.CloudScopeAnnotation)
+		if _, err := s.Update(user, changed, false); err != nil {
+			w.trace("%s: %v", user, err)
+		}
+	}
+	if len(w.plan.Pools) > 0 {
+		for _, o := range w.Control.KindOf(&machinev1.Machine{}).All() {
+			leave(w.Control, o, o.(*machinev1.Machine).Spec.ProviderID)
+		}
+	}
+	if h := w.clusterHome(); h != nil {
+		for _, o := range h.server.KindOf(&infrav1.MCMMachine{}).All() {
+			leave(h.server, o, o.(*infrav1.MCMMachine).Spec.ProviderID)
+		}
+	}
 }
 
 // hasty waits for the next VM, whose making is mostly not answered, and then
