@@ -2,6 +2,8 @@ module github.com/capmcm/cluster-api-provider-mcm
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/aws/aws-sdk-go-v2 v1.47.6

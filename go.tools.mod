@@ -2,6 +2,8 @@ module github.com/capmcm/cluster-api-provider-mcm/tools
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool (
 	sigs.k8s.io/controller-tools/cmd/controller-gen
 	sigs.k8s.io/kustomize/kustomize/v5

@@ -31,7 +31,7 @@ func TestRefusals(t *testing.T) {
 		"another kind":          {"kind: MachineUserData", "kind: Secret", `"Secret"`, "write kind: MachineUserData"},
 		"a field twice":         {"  ntp:", "  generatorVersion: v1\n  ntp:", "generatorVersion", "correct the YAML"},
 		"generator":             {"generatorVersion: v1", "generatorVersion: v9", "spec.generatorVersion", "one of: v1"},
-		"operating system":      {`version: "24.04"`, `version: "18.04"`, "spec.operatingSystem", "24.04 with 1.33 to 1.36"},
+		"operating system":      {`version: "24.04"`, `version: "18.04"`, "spec.operatingSystem", "24.04 with 1.33 to 1.37"},
 		"Kubernetes too new":    {"v1.36.3", "v1.99.0", "spec.operatingSystem", "choose one of"},
 		"Kubernetes no version": {"v1.36.3", "1.36.3", "spec.kubernetesVersion", "v1.36.3"},
 		"old containerd":        {"version: 2.3.7", "version: 1.7.1", "spec.containerRuntime.version", "2.3.7"},

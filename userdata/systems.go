@@ -26,7 +26,7 @@ type system struct {
 }
 
 // newestMinor is the newest minor of Kubernetes whose kubelet's flags and fields have been read.
-const newestMinor = 36
+const newestMinor = 37
 
 // systems are those with cgroup v2, which a kubelet of 1.35 and later wants, and a systemd whose
 // oneshot units restart. Release 10 of rhel and rocky is left out: their images lack br_netfilter, which

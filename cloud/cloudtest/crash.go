@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -30,14 +34,32 @@ func (k *kit) sizeOfCreate() (create, remove int) {
 	return create, remove
 }
 
+// Draws is the number of draws of a harness whose cloud answers slowly: CLOUDTEST_DRAWS, as `make test` and
+// `make test-real` set it; 0, which tries all, where that is not a number.
+func Draws() int {
+	n, _ := strconv.Atoi(os.Getenv("CLOUDTEST_DRAWS"))
+	return n
+}
+
+// seed is from which calls are drawn: CLOUDTEST_SEED, or a random number.
+var seed = sync.OnceValue(func() uint64 {
+	n, err := strconv.ParseUint(os.Getenv("CLOUDTEST_SEED"), 10, 64)
+	if err != nil {
+		n = rand.Uint64N(1_000_000_000)
+	}
+	return n
+})
+
 // places returns which of n calls, counted from 1, a fault is to hit: all of them, or as
-// many as the harness draws.
+// many as the harness draws, the same ones for the same seed, case and n.
 func (k *kit) places(n int) []int {
 	k.Helper()
-	all := rand.Perm(n)
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(k.Name())) // never fails
+	all := rand.New(rand.NewPCG(seed(), name.Sum64())).Perm(n)
 	if draws := k.h.Draws; draws > 0 && draws < n {
 		all = all[:draws]
-		k.Logf("faults hit %d of %d calls", draws, n)
+		k.Logf("faults hit %d of %d calls; CLOUDTEST_SEED=%d hits the same ones", draws, n, seed())
 	}
 	for i := range all {
 		all[i]++

@@ -46,8 +46,8 @@ type Harness struct {
 	// changes the cases wait for in real time: New has to give each its own.
 	Concurrent int
 	// Draws is how many of the calls at which a fault can hit a case tries, drawn again in
-	// each run; 0 tries all. With draws no row is recorded. They are for clouds on the test's own
-	// machine whose changes take seconds.
+	// each run ([Draws]); 0 tries all. With draws no row is recorded. They are for clouds on the
+	// test's own machine whose changes take seconds.
 	Draws int
 	// Unrecorded keeps the row out of the file of CLOUDTEST_MATRIX, where another
 	// Run records that of the cloud.

@@ -106,6 +106,7 @@ func TestConformance(t *testing.T) {
 			File: "testdata/create.golden", Normalize: normalize,
 			Class: func(*cloudtest.Fixture) cloud.ClassInput { return class(everyField()) },
 		},
+		Draws:    cloudtest.Draws(),
 		Parallel: 40,
 	})
 }

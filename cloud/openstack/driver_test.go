@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -249,13 +247,6 @@ var hider = cloudtest.Hider{
 	},
 }
 
-// draws is how many faults a case tries: CLOUDTEST_DRAWS, which `make test-real` sets, else all. The
-// services need some seconds for each.
-func draws() int {
-	n, _ := strconv.Atoi(os.Getenv("CLOUDTEST_DRAWS"))
-	return n
-}
-
 func harness(w way) cloudtest.Harness {
 	return cloudtest.Harness{
 		Lacks: map[string]string{
@@ -265,7 +256,7 @@ func harness(w way) cloudtest.Harness {
 		},
 		New:           func(t testing.TB) *cloudtest.Fixture { return fixture(t, w) },
 		CaseSensitive: true,
-		Draws:         draws(),
+		Draws:         cloudtest.Draws(),
 		Concurrent:    2, // cases wait for services of which each has one processor
 		Parallel:      8, // a machine has few processors for all of OpenStack
 		Prompt:        prompt,

@@ -171,6 +171,7 @@ func harness() cloudtest.Harness {
 			Resources:    map[string]string{"cpu": "2", "memory": "2048Mi", "ephemeral-storage": "10485760Ki"},
 			Architecture: "amd64",
 		},
+		Draws: cloudtest.Draws(),
 	}
 }
 

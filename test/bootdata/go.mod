@@ -3,6 +3,8 @@ module github.com/capmcm/cluster-api-provider-mcm/test/bootdata
 
 go 1.26.7
 
+toolchain go1.26.8
+
 require github.com/coreos/ignition/v2 v2.24.0
 
 require (

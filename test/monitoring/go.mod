@@ -4,6 +4,8 @@ module github.com/capmcm/cluster-api-provider-mcm/test/monitoring
 
 go 1.26.7
 
+toolchain go1.26.8
+
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/common v0.72.1

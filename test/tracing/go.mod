@@ -3,6 +3,8 @@ module github.com/capmcm/cluster-api-provider-mcm/test/tracing
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/capmcm/cluster-api-provider-mcm v0.0.0
 	go.opentelemetry.io/collector/component/componenttest v0.165.0

@@ -2,6 +2,8 @@ module github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/capmcm/cluster-api-provider-mcm v0.0.0
 	github.com/onsi/ginkgo/v2 v2.32.0

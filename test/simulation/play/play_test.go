@@ -3,6 +3,7 @@ package play
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -23,6 +24,20 @@ func TestInvariantsHold(t *testing.T) {
 		for _, r := range Sweep(seeds.first, seeds.count, runtime.GOMAXPROCS(0), nil) {
 			t.Errorf("seed %d violates %v\nrun `make simulate SEED=%d` to see how", r.Seed, r.Violation, r.Seed)
 		}
+	}
+}
+
+// TestFreshWorlds plays some worlds that were never played before.
+func TestFreshWorlds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("each world takes a tenth of a second")
+	}
+	const worlds = 100
+	first := 1 + rand.Uint64N(1_000_000_000_000)
+	t.Logf("first seed %d; `make simulate SEEDS=%d FIRST=%d` plays the same worlds", first, worlds, first)
+	for _, r := range Sweep(first, worlds, runtime.GOMAXPROCS(0), nil) {
+		t.Errorf("seed %d violates %v\nrun `make simulate SEED=%d` to see how", r.Seed, r.Violation, r.Seed)
 	}
 }
 
