@@ -5,7 +5,40 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
+
+// TestDiskThatIsLeft: the name of a disk that an earlier try has left is taken for ever. The next try asks for
+// another one, whether or not the record of the first is still there.
+func TestDiskThatIsLeft(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	w.LeaveDisks()
+	w.FailNext("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources available.")
+	a, c := w.open(class(nil), credentials())
+	m := newMachine("m-1", c)
+	if _, err := w.create(a, m); cloud.CodeOf(err) != cloud.Exhausted || len(w.Things()) != 1 {
+		t.Fatalf("create where there is no room: %v, %d things left; want Exhausted, and a disk", err, len(w.Things()))
+	}
+	m.State = "" // nothing that was written down is left
+	for range 5 {
+		vm, err := w.create(a, m)
+		if err == nil {
+			if vm.State != cloud.StatePending && vm.State != cloud.StateRunning {
+				t.Errorf("create after a name was taken: %+v", vm)
+			}
+			if err := w.remove(a, m.Ref); err != nil || len(w.Things()) != 0 {
+				t.Errorf("delete: %v, %d things left; want none", err, len(w.Things()))
+			}
+			return
+		}
+		if cloud.CodeOf(err) != cloud.Unavailable {
+			t.Fatalf("create with the name of a disk that is left: %v, want Unavailable", err)
+		}
+	}
+	t.Error("the name of a disk that is left is asked for for ever")
+}
 
 // TestSpotIsPreemptible: Google's documentation sends preemptible beside the provisioning model.
 func TestSpotIsPreemptible(t *testing.T) {

@@ -117,8 +117,8 @@ func (s *spec) items(r cloud.CreateRequest, tags []item) ([]item, []cloud.Proble
 	return slices.Concat(all, data, tags), problems
 }
 
-// diskName returns a name for a disk that no earlier attempt has used: Compute Engine attaches a
-// disk that has the wanted name already, with all that is on it.
+// diskName returns a name for a disk that no earlier try has used: Compute Engine refuses a VM one of
+// whose disks has a name that is taken.
 func diskName(r cloud.CreateRequest, i, failed int) string {
 	const digest, most = 4, 63 - 1 - 2*4
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d/%d", r.OwnerID, r.Token, failed, i))
