@@ -88,7 +88,7 @@ func full() spec {
 		"subnetInfo":         spec{"vnetName": "net", "subnetName": "nodes", "vnetResourceGroup": "networks"},
 		"properties": properties(spec{
 			"storageProfile": spec{
-				"imageReference":     spec{"urn": "publisher:offer:sku:1.2.3", "skipMarketplaceAgreement": true},
+				"imageReference":     spec{"urn": "publisher:offer:sku:1.2.3", "skipMarketplaceAgreement": false},
 				"diskControllerType": "NVMe",
 				"osDisk": spec{
 					"name": "ignored", "caching": "ReadOnly", "diskSizeGB": 64, "createOption": "FromImage",

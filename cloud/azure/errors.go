@@ -2,6 +2,7 @@ package azure
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -15,6 +16,8 @@ const (
 	codeConflict    = "Conflict"
 	codeAnotherGoes = "AnotherOperationInProgress"
 	codePreempted   = "OperationPreempted"
+	codeTerms       = "MarketplacePurchaseEligibilityFailed" // they are not accepted
+	codeNoPlan      = "VMMarketplaceInvalidInput"
 )
 
 // codeNameTaken is the driver's own: somebody else has the name of a VM or disk.
@@ -64,9 +67,13 @@ var table = driverkit.Table{
 		Field: "properties.storageProfile.imageReference", Remedy: imageRemedy,
 	},
 	{
-		Codes: []string{"MarketplacePurchaseEligibilityFailed", "VMMarketplaceInvalidInput"}, Means: cloud.Invalid,
-		Field:  "properties.storageProfile.imageReference",
+		Codes: []string{codeTerms}, Means: cloud.Invalid, Field: "properties.storageProfile.imageReference",
 		Remedy: "accept the terms of the image for the subscription, e.g. with az vm image terms accept",
+	},
+	{
+		Codes: []string{codeNoPlan}, Means: cloud.Invalid,
+		Field:  "properties.storageProfile.imageReference",
+		Remedy: "remove skipMarketplaceAgreement, with which no plan is sent",
 	},
 	{
 		Codes: []string{"InvalidResourceReference", "SubnetNotFound"}, Means: cloud.Invalid, Field: "subnetInfo",
@@ -104,7 +111,11 @@ func refusal(body []byte) (code, message string) {
 }
 
 // refused adds to the error of a creation what is exhausted.
-func (s *spec) refused(r cloud.CreateRequest, e *cloud.Error) *cloud.Error {
+func (s *spec) refused(r cloud.CreateRequest, err error) error {
+	e, ok := errors.AsType[*cloud.Error](err)
+	if !ok {
+		return err
+	}
 	switch e.Code {
 	case cloud.Exhausted:
 		e.Offering = driverkit.ScopeOf(e).Of(cloud.Offering{Zone: s.zoneFor(r), InstanceType: s.Properties.Hardware.Size})

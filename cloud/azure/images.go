@@ -62,7 +62,8 @@ func (c *creation) diskOf(d diskSpec) disk {
 	if zone := c.zoneFor(c.request); zone != "" {
 		out.Zones = []string{zone}
 	}
-	out.Properties.SizeGB, out.Properties.Creation = d.SizeGB, &creationData{Option: fromImage}
+	out.Properties.SizeGB, out.Properties.OSType = d.SizeGB, "Linux" // as MCM has it
+	out.Properties.Creation = &creationData{Option: fromImage}
 	image := imageParts{ID: d.Image.ID, CommunityGallery: d.Image.CommunityGallery, SharedGallery: d.Image.SharedGallery}
 	if d.Image.URN != "" {
 		image.ID = c.client.images(c.Location, *d.Image.reference())
@@ -81,47 +82,4 @@ func (c *client) images(location string, i imageReference) string {
 	return "/subscriptions/" + part(c.subscription) + "/providers/Microsoft.Compute/locations/" + part(location) +
 		"/publishers/" + part(i.Publisher) + "/artifacttypes/vmimage/offers/" + part(i.Offer) + "/skus/" + part(i.SKU) +
 		"/versions/" + part(i.Version)
-}
-
-// planOf returns the plan of a marketplace image, without which Azure makes no VM of it; nil
-// if it has none. All versions of an image have the same.
-func (c *creation) planOf(ctx context.Context) (*plan, error) {
-	i := c.Properties.Storage.Image
-	if i.URN == "" {
-		return nil, nil //nolint:nilnil // most images have none
-	}
-	return c.plans.Get(ctx, opCreate, c.Location+" "+i.URN, func(ctx context.Context) (*plan, error) {
-		version := *i.reference()
-		if version.Version == "latest" {
-			var all []struct{ Name string }
-			path := strings.TrimSuffix(c.client.images(c.Location, version), "/latest")
-			e := c.client.do(ctx, opCreate, request{
-				method: http.MethodGet, path: path, version: computeVersion, out: &all,
-				query: url.Values{"$top": {"1"}, "$orderby": {"name desc"}},
-			})
-			if e != nil || len(all) == 0 {
-				return nil, missing(e, i.URN)
-			}
-			version.Version = all[0].Name
-		}
-		var image struct {
-			Properties struct{ Plan *plan }
-		}
-		e := c.client.do(ctx, opCreate, request{
-			method: http.MethodGet, path: c.client.images(c.Location, version), version: computeVersion, out: &image,
-		})
-		if e != nil {
-			return nil, missing(e, i.URN)
-		}
-		return image.Properties.Plan, nil
-	})
-}
-
-// missing is the error of an image that the cloud does not show; e is nil if it shows others.
-func missing(e *cloud.Error, name string) error {
-	if e != nil && e.Code != cloud.NotFound && e.Code != cloud.Invalid {
-		return e
-	}
-	return driverkit.WithField(cloud.Errorf(cloud.Invalid, opCreate, "ImageNotFound", "there is no image %s", name),
-		"properties.storageProfile.imageReference.urn", imageRemedy)
 }

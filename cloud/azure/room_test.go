@@ -19,6 +19,8 @@ type room struct {
 	*azuretest.Cloud
 
 	now     *clock
+	proxy   *cloudtest.Proxy
+	driver  cloud.Driver
 	account cloud.Account
 	request cloud.CreateRequest
 }
@@ -32,9 +34,9 @@ func newRoom(t *testing.T, change func(s *azuretest.Settings)) *room {
 	}
 	now := newClock()
 	r := &room{Cloud: azuretest.New(s, now.Now), now: now}
-	d := azure.NewDriver(azure.Options{
-		Transport: cloudtest.HandlerTransport(http.Handler(r.Cloud)), Endpoint: "http://azure.invalid", Now: now.Now,
-	})
+	r.proxy = cloudtest.NewProxy(cloudtest.HandlerTransport(http.Handler(r.Cloud)), classify)
+	d := azure.NewDriver(azure.Options{Transport: r.proxy, Endpoint: "http://azure.invalid", Now: now.Now})
+	r.driver = d
 	c, _ := d.Parse(with(spec{"zone": nil, "zones": []int{1, 2}}))
 	var err error
 	if r.account, err = d.Open(t.Context(), c, credentials()); err != nil {
@@ -45,6 +47,16 @@ func newRoom(t *testing.T, change func(s *azuretest.Settings)) *room {
 		Checkpoint: func(context.Context, string) error { return nil },
 	}
 	return r
+}
+
+// asked is how many requests of a method for something there were.
+func (r *room) asked(method, what string) (n int) {
+	for _, c := range r.proxy.Calls() {
+		if c.Op == method+" "+what {
+			n++
+		}
+	}
+	return n
 }
 
 // refused lets the VM of the request be accepted, and then find no room.

@@ -36,6 +36,7 @@ type Settings struct {
 	Images   []string          // ids, or publisher:offer:sku:version
 	Plans    map[string]string // publishers of the plans of images, by URN
 	Sizes    map[string]Size
+	Accepted []string // plans whose terms are accepted, as publisher:product:name
 	Secrets  []string // of the client
 
 	PageSize int

@@ -175,6 +175,10 @@ func (c *Cloud) osImage(r *Resource) error {
 	if planned != (r.Plan != nil) || planned && text(at(r.Plan, "publisher")) != publisher {
 		return bad("VMMarketplaceInvalidInput", "Creating a virtual machine from this image requires Plan information.")
 	}
+	plan := text(at(r.Plan, "publisher")) + ":" + text(at(r.Plan, "product")) + ":" + text(at(r.Plan, "name"))
+	if planned && !slices.Contains(c.settings.Accepted, plan) {
+		return bad("MarketplacePurchaseEligibilityFailed", "Marketplace purchase eligibility check returned errors.")
+	}
 	return nil
 }
 
