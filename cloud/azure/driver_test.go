@@ -215,8 +215,8 @@ func errorRows() []cloudtest.ErrorRow {
 		return cloudtest.Reply{Status: status, Body: string(body)}
 	}
 	put := func(c cloudtest.Call) bool { return c.Op == "PUT virtualMachines" }
-	here := &cloud.Offering{Zone: "1", InstanceType: smallSize}
-	region := &cloud.Offering{InstanceType: smallSize}
+	here := &cloud.Offering{Region: "westeurope", Zone: "1", InstanceType: smallSize, CapacityType: "on-demand"}
+	region := &cloud.Offering{Region: "westeurope", InstanceType: smallSize, CapacityType: "on-demand"}
 	slow := reply(http.StatusTooManyRequests, "TooManyRequests", "slow down")
 	slow.Header = map[string]string{"Retry-After": "7"}
 	create := func(name string, r cloudtest.Reply, code cloud.Code, of *cloud.Offering) cloudtest.ErrorRow {

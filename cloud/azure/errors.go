@@ -118,7 +118,7 @@ func (s *spec) refused(r cloud.CreateRequest, err error) error {
 	}
 	switch e.Code {
 	case cloud.Exhausted:
-		e.Offering = driverkit.ScopeOf(e).Of(cloud.Offering{Zone: s.zoneFor(r), InstanceType: s.Properties.Hardware.Size})
+		e.Offering = driverkit.ScopeOf(e).Of(s.offering(s.zoneFor(r)))
 	case cloud.NotFound: // of something that the class names
 		e.Code = cloud.Invalid
 	case cloud.Unknown, cloud.Invalid, cloud.Denied, cloud.Throttled, cloud.Unavailable, cloud.TokenUsed:

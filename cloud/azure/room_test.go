@@ -70,7 +70,7 @@ func (r *room) refused(t *testing.T) {
 	_, err = r.account.Create(t.Context(), r.request)
 	e, ok := errors.AsType[*cloud.Error](err)
 	if !ok || e.Code != cloud.Exhausted || e.Offering == nil || *e.Offering != (cloud.Offering{
-		Zone: "1", InstanceType: smallSize,
+		Region: "westeurope", Zone: "1", InstanceType: smallSize, CapacityType: "on-demand",
 	}) {
 		t.Fatalf("create without room: got %v, want the size in the zone exhausted", err)
 	}

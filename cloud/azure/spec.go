@@ -219,6 +219,18 @@ func (s *spec) spot() bool {
 	return strings.EqualFold(s.Properties.Priority, prioritySpot) || strings.EqualFold(s.Properties.Priority, "Low")
 }
 
+// offering is what a VM of the class in a zone is made of. Spot VMs have room and a quota of their own, and so
+// have VMs of a set or of a reservation: that the market is named keeps a shortage to the class.
+func (s *spec) offering(zone string) cloud.Offering {
+	o := cloud.Offering{
+		Region: s.Location, Zone: zone, InstanceType: s.Properties.Hardware.Size, CapacityType: "on-demand",
+	}
+	if s.spot() {
+		o.CapacityType = "spot"
+	}
+	return o
+}
+
 // zoneFor is the zone of the VM of r, empty for none. Zones have numbers, in the topology
 // labels of nodes after the location.
 func (s *spec) zoneFor(r cloud.CreateRequest) string {

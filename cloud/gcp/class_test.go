@@ -2,11 +2,13 @@ package gcp_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
 // TestDiskThatIsLeft: the name of a disk that an earlier try has left is taken for ever. The next try asks for
@@ -38,6 +40,46 @@ func TestDiskThatIsLeft(t *testing.T) {
 		}
 	}
 	t.Error("the name of a disk that is left is asked for for ever")
+}
+
+// TestShortagesOfOthers: a shortage of the spot market, of regular VMs or of accelerators stops no class that needs
+// something else of the same machine type and zone, as the manager remembers shortages.
+func TestShortagesOfOthers(t *testing.T) {
+	t.Parallel()
+	spot := spec{"scheduling": spec{"onHostMaintenance": "TERMINATE", "provisioningModel": "SPOT"}}
+	four := spec{
+		"gpu": spec{"acceleratorType": "nvidia-tesla-t4", "count": 4}, "scheduling": spec{"onHostMaintenance": "TERMINATE"},
+	}
+	for name, c := range map[string]struct {
+		reason       string
+		short, other spec
+		capacity     string
+	}{
+		"spot":         {"the spot market is empty first", spot, nil, "spot"},
+		"regular":      {"the spot market has prices and room of its own", nil, spot, "on-demand"},
+		"accelerators": {"a host with four of them is rare, one without is not", four, nil, "on-demand"},
+	} {
+		w := newEnv(t)
+		w.FailNext("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources available.")
+		named := func(name string, change spec) cloud.ClassInput {
+			in := class(change)
+			in.Name = name
+			return in
+		}
+		account, short := w.open(named("short", c.short), credentials())
+		_, other := w.open(named("other", c.other), credentials())
+		a := wrap.Offerings(0, wrap.Clock{Now: w.clock.Now})(cloud.AccountInfo{}, account)
+		_, err := w.create(a, newMachine("m-1", short))
+		e, _ := errors.AsType[*cloud.Error](err)
+		if e == nil || e.Offering == nil || e.Offering.CapacityType != c.capacity {
+			t.Errorf("%s: got %v, want an exhausted %s offering", name, err, c.capacity)
+		}
+		m := newMachine("m-2", other)
+		m.OwnerID, m.Token = "33333333-3333-4333-8333-333333333333", "22222222"
+		if _, err := w.create(a, m); err != nil {
+			t.Errorf("%s, as %s: create a VM of the other class: %v", name, c.reason, err)
+		}
+	}
 }
 
 // TestSpotIsPreemptible: Google's documentation sends preemptible beside the provisioning model.

@@ -241,8 +241,10 @@ func refused(status int, reason, message string) cloudtest.Reply {
 
 func errorRows() []cloudtest.ErrorRow {
 	post := func(c cloudtest.Call) bool { return strings.HasPrefix(c.Op, http.MethodPost) && !c.Login }
-	region := &cloud.Offering{Region: gcptest.Region, InstanceType: "n2-standard-2"}
-	here := &cloud.Offering{Region: gcptest.Region, Zone: zone, InstanceType: "n2-standard-2"}
+	region := &cloud.Offering{Region: gcptest.Region, InstanceType: "n2-standard-2", CapacityType: "on-demand"}
+	here := &cloud.Offering{
+		Region: gcptest.Region, Zone: zone, InstanceType: "n2-standard-2", CapacityType: "on-demand",
+	}
 	type offering = *cloud.Offering
 	row := func(name string, reply cloudtest.Reply, code cloud.Code, reason string, of offering) cloudtest.ErrorRow {
 		return cloudtest.ErrorRow{Name: name, Op: "create", Match: post, Reply: reply, Code: code, Reason: reason, Of: of}

@@ -46,7 +46,10 @@ type Settings struct {
 	Reserved time.Duration // how long the interface of a VM that found no room stays, reserved for it; 0 is not at all
 
 	Capacity map[string]int // VMs by "<zone>/<size>"; no entry is no limit
-	Quota    int            // VMs; 0 is no limit
+	Quota    int            // regular VMs; 0 is no limit, less is none
+
+	NoSpot    map[string]bool // sizes of which there are no Spot VMs
+	SpotQuota int             // Spot VMs; 0 is no limit, less is none
 
 	// Violation is called with each request that the published model does not allow, and of each
 	// answer. It may be nil.

@@ -137,27 +137,46 @@ func (c *Cloud) placement(r *Resource) error {
 	return c.room(r)
 }
 
-// room checks the quota, and notes that a VM finds no room.
+// room checks the quota, and notes that a VM finds no room. Spot VMs have a quota and room of their own. The words
+// are those of public reports, e.g. karpenter-provider-azure 91 and azure-docs 55435.
 func (c *Cloud) room(r *Resource) error {
 	all, here := 0, 0
 	for _, other := range c.all {
 		if other.Type != TypeVM || other.FailedOf != "" {
 			continue
 		}
-		if all++; other.place() == r.place() {
+		if other.spot() == r.spot() {
+			all++
+		}
+		if other.place() == r.place() {
 			here++
 		}
 	}
-	if c.settings.Quota > 0 && all >= c.settings.Quota {
+	quota, of := c.settings.Quota, "Total Regional Cores"
+	if r.spot() {
+		quota, of = c.settings.SpotQuota, "LowPriorityCores"
+	}
+	if quota != 0 && all >= quota {
 		return &failure{
 			http.StatusConflict, "OperationNotAllowed",
-			"Operation could not be completed as it results in exceeding approved Total Regional Cores quota.",
+			"Operation could not be completed as it results in exceeding approved " + of + " quota.",
+		}
+	}
+	if size := text(at(r.Properties, "hardwareProfile", "vmSize")); r.spot() && c.settings.NoSpot[size] {
+		return &failure{
+			http.StatusConflict, "SkuNotAvailable", "The requested size for resource '" + r.Name + "' is currently not " +
+				"available in location '" + c.settings.Location + "' zones '" + strings.Join(r.Zones, ",") + "'.",
 		}
 	}
 	if most, limited := c.settings.Capacity[r.place()]; limited && here >= most {
 		r.FailedOf, r.FailureText = "AllocationFailed", "We do not have sufficient capacity for the requested VM size."
 	}
 	return nil
+}
+
+func (r *Resource) spot() bool {
+	priority := text(r.Properties["priority"])
+	return priority == "Spot" || priority == "Low"
 }
 
 // place is the zone and the size of a VM.
