@@ -121,7 +121,10 @@ func (c *creation) make(ctx context.Context) (cloud.VM, error) {
 	if err = c.ask(ctx); err == nil {
 		return c.vmOf(c.seen), nil
 	}
-	if answer, _ := driverkit.AnswerOf(err); answer.Status != http.StatusPreconditionFailed {
+	switch answer, _ := driverkit.AnswerOf(err); {
+	case answer.Code == codeDiskTaken || answer.Code == codeNICTaken:
+		return cloud.VM{}, c.clear(ctx, c.refused(c.request, err))
+	case answer.Status != http.StatusPreconditionFailed:
 		return cloud.VM{}, c.refused(c.request, err)
 	}
 	found, err := c.find(ctx)

@@ -17,6 +17,8 @@ const (
 	codeAnotherGoes = "AnotherOperationInProgress"
 	codePreempted   = "OperationPreempted"
 	codeTerms       = "MarketplacePurchaseEligibilityFailed" // they are not accepted
+	codeDiskTaken   = "ConflictingUserInput"                 // also of a disk that another VM has
+	codeNICTaken    = "NicInUse"
 	codeNoPlan      = "VMMarketplaceInvalidInput"
 )
 
@@ -58,8 +60,9 @@ var table = driverkit.Table{
 	{Codes: []string{"PropertyChangeNotAllowed"}, Means: cloud.TokenUsed},
 	{Status: http.StatusPreconditionFailed, Means: cloud.Unavailable},
 	{
-		Codes: []string{codeAnotherGoes, codeConflict, codePreempted, codeReserved, "RetryableError", "InUse*", "NicInUse"},
-		Means: cloud.Unavailable,
+		Codes: []string{
+			codeAnotherGoes, codeConflict, codePreempted, codeReserved, codeDiskTaken, codeNICTaken, "RetryableError", "InUse*",
+		}, Means: cloud.Unavailable,
 	},
 
 	{

@@ -1,8 +1,11 @@
 package azure_test
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
@@ -99,6 +102,101 @@ func TestMarketplaceSkipped(t *testing.T) {
 		}
 		if n := r.asked(http.MethodGet, "versions"); n != c.looks || r.asked(http.MethodGet, "agreements") > 0 {
 			t.Errorf("%s, as %s: %d looks at the image, want %d and none at the terms", name, c.reason, n, c.looks)
+		}
+	}
+}
+
+// withImageDisk is a class for two zones with a data disk that is made of an image before the VM.
+func withImageDisk() cloud.ClassInput {
+	return with(edit(imageDisks(), spec{"zone": nil, "zones": []int{1, 2}}))
+}
+
+// settled calls Create until it fails or has a VM that runs, a minute apart.
+func (r *room) settled(t *testing.T) (vm cloud.VM, err error) {
+	t.Helper()
+	for range 10 {
+		if vm, err = r.account.Create(t.Context(), r.request); err != nil || vm.RetryAfter <= 0 {
+			return vm, err
+		}
+		r.now.Advance(time.Minute)
+	}
+	t.Fatalf("not finished after ten minutes: %+v", vm)
+	return vm, err
+}
+
+// TestImageDiskInAnotherZone: a disk that an earlier try made in a zone without room cannot be attached in another
+// zone. It is made again there.
+func TestImageDiskInAnotherZone(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, func(s *azuretest.Settings) { s.Capacity, s.Quota = nil, -1 })
+	r.request.Class, _ = r.driver.Parse(withImageDisk())
+	if _, err := r.settled(t); cloud.CodeOf(err) != cloud.Exhausted || len(r.Ledger()) != 1 {
+		t.Fatalf("create beyond the quota: got %v and %d resources, want Exhausted and a disk", err, len(r.Ledger()))
+	}
+	r.Change(func(s *azuretest.Settings) { s.Quota = 0 })
+	r.request.Zone, r.request.Token = "2", "2"
+	vm, err := r.settled(t)
+	if err != nil || vm.Zone != "2" {
+		t.Errorf("create in another zone: got %+v, %v, want a VM", vm, err)
+	}
+	for _, x := range r.Ledger() {
+		if x.Type == azuretest.TypeDisk && !slices.Equal(x.Zones, []string{"2"}) {
+			t.Errorf("disk %s is in zones %v, want 2", x.Name, x.Zones)
+		}
+	}
+}
+
+// TestImageDiskThatFailed: a disk that could not be made of its image is made again, and whoever waits for it is told.
+func TestImageDiskThatFailed(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, func(s *azuretest.Settings) { s.Capacity, s.FailDisks = nil, 1 })
+	r.request.Class, _ = r.driver.Parse(withImageDisk())
+	_, err := r.settled(t)
+	if e, _ := errors.AsType[*cloud.Error](err); e == nil || e.Code != cloud.Unavailable || e.Reason != "DiskFailed" {
+		t.Errorf("create with a disk that fails: got %v, want Unavailable for DiskFailed", err)
+	}
+	if vm, err := r.settled(t); err != nil || vm.State != cloud.StateRunning {
+		t.Errorf("create again: got %+v, %v, want a VM", vm, err)
+	}
+}
+
+// TestNamesOfAnEarlierTry: what an earlier try has left under the names of a VM's disks and interface goes, if it is
+// the machine's. What is somebody else's stays, and the machine waits.
+func TestNamesOfAnEarlierTry(t *testing.T) {
+	t.Parallel()
+	const owner = "11111111-1111-4111-8111-111111111111" // as of newRoom
+	for name, c := range map[string]struct {
+		reason string
+		left   azuretest.Resource
+		owner  string
+		stays  bool
+	}{
+		"disk": {
+			"deleteOption counts only for what was attached", azuretest.Resource{Type: azuretest.TypeDisk, Name: "m-1-os-disk"},
+			owner, false,
+		},
+		"interface": {
+			"Azure keeps it for a VM that could not be made", azuretest.Resource{Type: azuretest.TypeNIC, Name: "m-1-nic"}, owner,
+			false,
+		},
+		"another's": {
+			"it is not the machine's", azuretest.Resource{Type: azuretest.TypeDisk, Name: "m-1-os-disk"},
+			"11111111-1111-4111-8111-111111111112", true,
+		},
+	} {
+		r := newRoom(t, func(s *azuretest.Settings) { s.Capacity = nil })
+		c.left.Made, c.left.Tags = r.now.Now(), map[string]string{
+			"kubernetes.io-cluster-c1": "1", "kubernetes.io-role-node": "1", machineTag: "m-1", ownerTag: c.owner,
+		}
+		r.Add(c.left)
+		_, err := r.settled(t)
+		for range 3 {
+			if cloud.CodeOf(err) == cloud.Unavailable {
+				_, err = r.settled(t)
+			}
+		}
+		if (err != nil) != c.stays {
+			t.Errorf("%s, as %s: got %v; want an error: %v", name, c.reason, err, c.stays)
 		}
 	}
 }

@@ -33,6 +33,10 @@ func (c *Cloud) put(w http.ResponseWriter, q *call, kind, name string, there *Re
 			"galleryImageReference")) {
 			return 0, nil, &failure{http.StatusNotFound, "ImageNotFound", "The image was not found."}
 		}
+		if c.settings.FailDisks > 0 {
+			c.settings.FailDisks--
+			r.FailedOf = "InternalError"
+		}
 		c.add(r)
 	default:
 		return 0, nil, nil
@@ -228,7 +232,7 @@ func (c *Cloud) networks(r *Resource) error {
 	}
 	for _, nic := range configured {
 		if c.find(TypeNIC, text(at(nic, "name"))) != nil {
-			return &failure{http.StatusConflict, "NicInUse", "The network interface exists."}
+			return &failure{http.StatusConflict, "NicInUse", "The network interface exists."} // invented
 		}
 		for _, ip := range list(at(nic, "properties", "ipConfigurations")) {
 			id := text(at(ip, "properties", "subnet", "id"))
@@ -262,20 +266,24 @@ func (c *Cloud) attachable(r *Resource) error {
 	for _, d := range r.disks() {
 		there := c.find(TypeDisk, text(d["name"]))
 		if text(d["createOption"]) != "Attach" && there != nil {
-			return &failure{http.StatusConflict, "Conflict", "The disk exists."}
+			return &failure{
+				http.StatusConflict, "ConflictingUserInput", "Disk " + there.Name + " already exists in resource group " +
+					strings.ToUpper(c.settings.Group) + ". Only CreateOption.Attach is supported.",
+			}
 		}
 		if text(d["createOption"]) != "Attach" {
 			continue
 		}
-		if err := c.attach(there, strings.ToLower(text(at(d, "managedDisk", "id")))); err != nil {
+		if err := c.attach(r, there, strings.ToLower(text(at(d, "managedDisk", "id")))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attach checks a disk that a VM is to have by its id.
-func (c *Cloud) attach(there *Resource, id string) error {
+// attach checks a disk that a VM is to have by its id. A disk of a zone is attached in that zone only, in the words
+// of a public report (jenkins-infra/azure 1406).
+func (c *Cloud) attach(vm, there *Resource, id string) error {
 	switch {
 	case there == nil || id != strings.ToLower(c.id(TypeDisk, there.Name)):
 		return &failure{http.StatusNotFound, "NotFound", "The disk was not found."}
@@ -283,6 +291,9 @@ func (c *Cloud) attach(there *Resource, id string) error {
 		return &failure{http.StatusConflict, "Conflict", "The disk is not ready."}
 	case there.VM != "":
 		return &failure{http.StatusConflict, "AttachDiskWhileBeingDetached", "The disk is in use."}
+	case !slices.Equal(vm.Zones, there.Zones):
+		return bad("BadRequest", fmt.Sprintf("Disk %s cannot be attached to the VM because it is not in the same zone as the "+
+			"VM. VM zone: '%s'. Disk zone: '%s'.", there.Name, strings.Join(vm.Zones, ""), strings.Join(there.Zones, "")))
 	}
 	return nil
 }
@@ -290,6 +301,9 @@ func (c *Cloud) attach(there *Resource, id string) error {
 func (c *Cloud) diskState(r *Resource) string {
 	if c.now().Before(r.Made.Add(c.settings.Boot)) {
 		return "Creating"
+	}
+	if r.FailedOf != "" {
+		return "Failed"
 	}
 	return "Succeeded"
 }
