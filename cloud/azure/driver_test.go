@@ -249,7 +249,7 @@ func errorRows() []cloudtest.ErrorRow {
 			Reason: "AuthorizationFailed",
 		},
 		{Name: "capacity", Op: "capacity", Reply: reply(403, "AuthorizationFailed", "no"), Code: cloud.Denied},
-		{Name: "locked", Op: "delete", Reply: reply(409, "ScopeLocked", "no"), Code: cloud.Unavailable},
+		{Name: "locked", Op: "delete", Reply: reply(409, "ScopeLocked", "no"), Code: cloud.Denied},
 	}
 }
 

@@ -19,17 +19,15 @@ const (
 	codeTerms       = "MarketplacePurchaseEligibilityFailed" // they are not accepted
 	codeDiskTaken   = "ConflictingUserInput"                 // also of a disk that another VM has
 	codeNICTaken    = "NicInUse"
+	codeNoReference = "InvalidResourceReference"
 	codeNoPlan      = "VMMarketplaceInvalidInput"
 )
 
 // codeNameTaken is the driver's own: somebody else has the name of a VM or disk.
 const codeNameTaken = "NameTaken"
 
-// remedies of what a class names and the cloud does not know.
-const (
-	imageRemedy  = "name an image that exists and may be read"
-	subnetRemedy = "name a subnet that exists"
-)
+// imageRemedy is for an image that a class names and the cloud does not know.
+const imageRemedy = "name an image that exists and may be read"
 
 // table is what the errors of Azure mean: "Common error codes" of Resource Manager and of
 // allocation failures, and the quota texts that come with OperationNotAllowed.
@@ -56,6 +54,7 @@ var table = driverkit.Table{
 		"invalid_client", "unauthorized_client", "invalid_request", "invalid_grant", "AuthorizationFailed",
 		"LinkedAuthorizationFailed", "RequestDisallowedByPolicy", "SubscriptionNotFound", "ReadOnlyDisabledSubscription",
 		"InvalidAuthenticationToken*", "AuthenticationFailed",
+		"ScopeLocked", "MissingSubscriptionRegistration", "SubscriptionNotRegistered", // only a person mends these
 	}, Means: cloud.Denied},
 	{Codes: []string{"PropertyChangeNotAllowed"}, Means: cloud.TokenUsed},
 	{Status: http.StatusPreconditionFailed, Means: cloud.Unavailable},
@@ -78,10 +77,16 @@ var table = driverkit.Table{
 		Field:  "properties.storageProfile.imageReference",
 		Remedy: "remove skipMarketplaceAgreement, with which no plan is sent",
 	},
-	{
-		Codes: []string{"InvalidResourceReference", "SubnetNotFound"}, Means: cloud.Invalid, Field: "subnetInfo",
-		Remedy: subnetRemedy,
-	},
+	notFound("/backendaddresspools/", "properties.networkProfile.loadBalancerPoolIDs", "a pool"),
+	notFound("/networksecuritygroups/", "properties.networkProfile.securityGroupID", "a security group"),
+	notFound("/availabilitysets/", "properties.availabilitySet.id", "an availability set"),
+	notFound("/virtualmachinescalesets/", "properties.virtualMachineScaleSet.id", "a scale set"),
+	notFound("/capacityreservationgroups/", "properties.capacityReservation.capacityReservationGroupID", "a group"),
+	notFound("/userassignedidentities/", "properties.identityID", "an identity"),
+	notFound("/subnets/", "subnetInfo", "a subnet"),
+	notFound("/virtualnetworks/", "subnetInfo", "a network"),
+	{Codes: []string{codeNoReference}, Means: cloud.Invalid},
+	{Codes: []string{"SubnetNotFound"}, Means: cloud.Invalid, Field: "subnetInfo", Remedy: "name a subnet that exists"},
 	{
 		Codes: []string{"InvalidAvailabilityZone", "AvailabilityZoneNotSupported"}, Means: cloud.Invalid,
 		Field: "properties.zone", Remedy: "name a zone of the region, e.g. 1",
@@ -89,6 +94,15 @@ var table = driverkit.Table{
 	{Status: http.StatusNotFound, Means: cloud.NotFound},
 	{Status: http.StatusConflict, Means: cloud.Unavailable},
 	{Status: http.StatusBadRequest, Means: cloud.Invalid},
+}
+
+// notFound is the row of an answer that says that one resource refers to another one which is not there. The
+// cloud names it by its id, of which this is a part.
+func notFound(part, field, what string) driverkit.Row {
+	return driverkit.Row{
+		Codes: []string{codeNoReference}, Texts: []string{part}, Means: cloud.Invalid, Field: field,
+		Remedy: "name " + what + " that exists in the region",
+	}
 }
 
 // refusal reads an error of Resource Manager. One of a whole deployment has the code that
