@@ -16,7 +16,7 @@ import (
 )
 
 // TestParity compares the driver with MCM's for Azure (provider-azure 234641e3 with MCM v0.62.1), whose
-// requests were recorded.
+// requests were recorded; of the records, only the folder of keys is changed, in classes and requests alike.
 func TestParity(t *testing.T) {
 	t.Parallel()
 	cloudtest.Parity{
