@@ -67,7 +67,9 @@ func TestMarketplaceTermsNotShown(t *testing.T) {
 			Kind: cloudtest.Answer, Times: cloudtest.Forever, Match: func(call cloudtest.Call) bool {
 				return call.Op == c.method+" agreements"
 			},
-			Reply: cloudtest.Reply{Status: http.StatusForbidden, Body: `{"error":{"code":"AuthorizationFailed","message":"no"}}`},
+			Reply: cloudtest.Reply{
+				Status: http.StatusForbidden, Body: `{"error":{"code":"AuthorizationFailed","message":"no"}}`,
+			},
 		})
 		r.request.Class, _ = r.driver.Parse(fromMarketplace(nil))
 		r.request.Zone = "2"
@@ -82,6 +84,7 @@ func TestMarketplaceTermsNotShown(t *testing.T) {
 // the same, it is sent with the second request: classes work that worked before. Terms are never accepted.
 func TestMarketplaceSkipped(t *testing.T) {
 	t.Parallel()
+	planned := map[string]string{urnOfPlan: "publisher"}
 	for name, c := range map[string]struct {
 		reason   string
 		plans    map[string]string
@@ -90,8 +93,8 @@ func TestMarketplaceSkipped(t *testing.T) {
 		want     cloud.Code // Unknown is no error
 	}{
 		"no plan":  {"nothing is looked up", nil, nil, 0, cloud.Unknown},
-		"a plan":   {"earlier versions sent it", map[string]string{urnOfPlan: "publisher"}, []string{thePlan}, 1, cloud.Unknown},
-		"no terms": {"they are a person's", map[string]string{urnOfPlan: "publisher"}, nil, 1, cloud.Invalid},
+		"a plan":   {"earlier versions sent it", planned, []string{thePlan}, 1, cloud.Unknown},
+		"no terms": {"they are a person's", planned, nil, 1, cloud.Invalid},
 	} {
 		r := newRoom(t, func(s *azuretest.Settings) { s.Plans, s.Accepted = c.plans, c.accepted })
 		r.request.Class, _ = r.driver.Parse(fromMarketplace(spec{"skipMarketplaceAgreement": true}))
@@ -176,8 +179,8 @@ func TestNamesOfAnEarlierTry(t *testing.T) {
 			owner, false,
 		},
 		"interface": {
-			"Azure keeps it for a VM that could not be made", azuretest.Resource{Type: azuretest.TypeNIC, Name: "m-1-nic"}, owner,
-			false,
+			"Azure keeps it for a VM that could not be made", azuretest.Resource{Type: azuretest.TypeNIC, Name: "m-1-nic"},
+			owner, false,
 		},
 		"another's": {
 			"it is not the machine's", azuretest.Resource{Type: azuretest.TypeDisk, Name: "m-1-os-disk"},

@@ -57,12 +57,12 @@ func parityDecisions() []cloudtest.ParityDecision {
 		},
 		{
 			Cases: "d-case-dup|d-case-dup-tags", Path: `location|tags\.b`,
-			Reason: "of two spellings of a field the driver takes the exact one, and says so; MCM takes the last, and merges maps",
+			Reason: "of two spellings of a field the driver takes the exact one, and says so; MCM takes the last, or both",
 		},
 		{
 			Cases: `c-tags=[35]-.*`, Path: cloudtest.ParityOnlyMCM,
-			Reason: "Azure takes neither a slash in the key of a tag nor two keys that differ by case; nothing is lost by saying so " +
-				"early",
+			Reason: "Azure takes neither a slash in the key of a tag nor two keys that differ by case; nothing is lost by " +
+				"saying so early",
 		},
 		{
 			Cases: `c-tags=6-.*`, Path: cloudtest.ParityOnlyMCM,

@@ -292,8 +292,8 @@ func (c *Cloud) attach(vm, there *Resource, id string) error {
 	case there.VM != "":
 		return &failure{http.StatusConflict, "AttachDiskWhileBeingDetached", "The disk is in use."}
 	case !slices.Equal(vm.Zones, there.Zones):
-		return bad("BadRequest", fmt.Sprintf("Disk %s cannot be attached to the VM because it is not in the same zone as the "+
-			"VM. VM zone: '%s'. Disk zone: '%s'.", there.Name, strings.Join(vm.Zones, ""), strings.Join(there.Zones, "")))
+		return bad("BadRequest", fmt.Sprintf("Disk %s cannot be attached to the VM because it is not in the same zone as "+
+			"the VM. VM zone: '%s'. Disk zone: '%s'.", there.Name, strings.Join(vm.Zones, ""), strings.Join(there.Zones, "")))
 	}
 	return nil
 }
