@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -125,7 +126,7 @@ func (p Parity) compare(t testing.TB, c ParityCase) []difference {
 // differences are those of two values of JSON, in the order of their paths.
 func differences(path string, mcm, ours any) (all []difference) {
 	x, y := children(mcm), children(ours)
-	if x == nil || y == nil {
+	if x == nil || y == nil || reflect.TypeOf(mcm) != reflect.TypeOf(ours) {
 		if a, b := encoded(mcm), encoded(ours); a != b {
 			return []difference{{path, a, b}}
 		}
