@@ -101,8 +101,7 @@ func (a *account) storage(s *spec, r cloud.CreateRequest) *storageProfile {
 			Caching: cmp.Or(d.Caching, noDiskCache), DeleteOption: deleteWith, Managed: &managedParameters{Type: d.Type},
 		}
 		if d.Image != nil {
-			made.CreateOption, made.SizeGB = attachDisk, 0
-			made.Managed = &managedParameters{ID: a.client.path(s, diskType, made.Name)}
+			made.CreateOption, made.Managed.ID = attachDisk, a.client.path(s, diskType, made.Name)
 		}
 		out.DataDisks = append(out.DataDisks, made)
 	}
@@ -117,11 +116,7 @@ func (d diskSpec) suffix() string {
 	if d.Name != "" {
 		name = d.Name + "-"
 	}
-	lun := int32(0)
-	if d.LUN != nil {
-		lun = *d.LUN
-	}
-	return fmt.Sprintf("-%s%d%s", name, lun, dataSuffix)
+	return fmt.Sprintf("-%s%d%s", name, *d.LUN, dataSuffix)
 }
 
 func (i imageSpec) reference() *imageReference {

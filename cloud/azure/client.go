@@ -24,6 +24,7 @@ const (
 	skuVersion       = "2021-07-01"
 	networkVersion   = "2025-01-01"
 	resourcesVersion = "2021-04-01"
+	termsVersion     = "2021-01-01"
 )
 
 // client makes the calls of a subscription.

@@ -114,24 +114,18 @@ func (c *creation) taken(v virtualMachine) error {
 // make asks for the VM, with what it attaches before. If the name is taken meanwhile, then
 // by a call whose answer was lost, or by somebody else.
 func (c *creation) make(ctx context.Context) (cloud.VM, error) {
-	r := c.request
 	wait, err := c.diskImages(ctx)
 	if err != nil || wait > 0 {
 		return c.pending("CreatingDisks", wait), err
 	}
-	plan, err := c.planOf(ctx)
-	if err != nil {
-		return cloud.VM{}, err
-	}
-	e := c.client.do(ctx, opCreate, request{
-		method: http.MethodPut, path: c.client.path(c.spec, vmType, r.Name), version: computeVersion,
-		header: map[string]string{"If-None-Match": "*"}, body: c.machine(c.spec, r, plan), out: &c.seen,
-	})
-	if e == nil {
+	if err = c.ask(ctx); err == nil {
 		return c.vmOf(c.seen), nil
 	}
-	if answer, _ := driverkit.AnswerOf(e); answer.Status != http.StatusPreconditionFailed {
-		return cloud.VM{}, c.refused(r, e)
+	switch answer, _ := driverkit.AnswerOf(err); {
+	case answer.Code == codeDiskTaken || answer.Code == codeNICTaken:
+		return cloud.VM{}, c.clear(ctx, c.refused(c.request, err))
+	case answer.Status != http.StatusPreconditionFailed:
+		return cloud.VM{}, c.refused(c.request, err)
 	}
 	found, err := c.find(ctx)
 	if err != nil || len(found) > 0 {

@@ -88,7 +88,7 @@ func full() spec {
 		"subnetInfo":         spec{"vnetName": "net", "subnetName": "nodes", "vnetResourceGroup": "networks"},
 		"properties": properties(spec{
 			"storageProfile": spec{
-				"imageReference":     spec{"urn": "publisher:offer:sku:1.2.3", "skipMarketplaceAgreement": true},
+				"imageReference":     spec{"urn": "publisher:offer:sku:1.2.3", "skipMarketplaceAgreement": false},
 				"diskControllerType": "NVMe",
 				"osDisk": spec{
 					"name": "ignored", "caching": "ReadOnly", "diskSizeGB": 64, "createOption": "FromImage",
@@ -215,8 +215,8 @@ func errorRows() []cloudtest.ErrorRow {
 		return cloudtest.Reply{Status: status, Body: string(body)}
 	}
 	put := func(c cloudtest.Call) bool { return c.Op == "PUT virtualMachines" }
-	here := &cloud.Offering{Zone: "1", InstanceType: smallSize}
-	region := &cloud.Offering{InstanceType: smallSize}
+	here := &cloud.Offering{Region: "westeurope", Zone: "1", InstanceType: smallSize, CapacityType: "on-demand"}
+	region := &cloud.Offering{Region: "westeurope", InstanceType: smallSize, CapacityType: "on-demand"}
 	slow := reply(http.StatusTooManyRequests, "TooManyRequests", "slow down")
 	slow.Header = map[string]string{"Retry-After": "7"}
 	create := func(name string, r cloudtest.Reply, code cloud.Code, of *cloud.Offering) cloudtest.ErrorRow {
@@ -249,7 +249,7 @@ func errorRows() []cloudtest.ErrorRow {
 			Reason: "AuthorizationFailed",
 		},
 		{Name: "capacity", Op: "capacity", Reply: reply(403, "AuthorizationFailed", "no"), Code: cloud.Denied},
-		{Name: "locked", Op: "delete", Reply: reply(409, "ScopeLocked", "no"), Code: cloud.Unavailable},
+		{Name: "locked", Op: "delete", Reply: reply(409, "ScopeLocked", "no"), Code: cloud.Denied},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,8 @@ func (c *creation) diskImages(ctx context.Context) (wait time.Duration, err erro
 }
 
 // ensureDisk returns a disk of the machine, made if need be. A disk of that name which is not
-// the machine's stays as it is: a request for it would change it.
+// the machine's stays as it is: a request for it would change it. One that no VM can attach, because an
+// earlier try made it for another zone or could not make it, is deleted, and made again once it is gone.
 func (c *creation) ensureDisk(ctx context.Context, d diskSpec) (disk, error) {
 	var there disk
 	name := d.nameFor(c.request.Name)
@@ -38,7 +40,7 @@ func (c *creation) ensureDisk(ctx context.Context, d diskSpec) (disk, error) {
 	e := c.client.do(ctx, opCreate, request{method: http.MethodGet, path: path, version: diskVersion, out: &there})
 	switch {
 	case e == nil && c.ownsPart(there.resource, c.request.Ref):
-		return there, nil
+		return there, c.replace(ctx, &there, path)
 	case e == nil:
 		return there, cloud.Errorf(cloud.Unknown, opCreate, codeNameTaken,
 			"the resource group has a disk %q that is not this machine's; delete it, or give the machine another name", name)
@@ -55,14 +57,54 @@ func (c *creation) ensureDisk(ctx context.Context, d diskSpec) (disk, error) {
 	return made, nil
 }
 
+// replace deletes a disk of the machine that no VM can attach. Those of a VM stay.
+func (c *creation) replace(ctx context.Context, there *disk, path string) error {
+	failed := there.Properties.ProvisioningState == stateFailed
+	if there.ManagedBy != "" || !failed && slices.Equal(there.Zones, c.wantedZones()) {
+		return nil
+	}
+	if _, err := c.remove(ctx, opCreate, path, diskVersion); err != nil {
+		return err
+	}
+	there.Properties.ProvisioningState = stateDeleting
+	if failed {
+		e := cloud.Errorf(cloud.Unavailable, opCreate, "DiskFailed",
+			"disk %q could not be made of its image; it is deleted and made again", there.Name)
+		e.RetryAfter = pollWait
+		return e
+	}
+	return nil
+}
+
+// wantedZones are those of the VM and of its disks: one, or none.
+func (c *creation) wantedZones() []string {
+	if zone := c.zoneFor(c.request); zone != "" {
+		return []string{zone}
+	}
+	return nil
+}
+
+// clear removes what of the machine has no VM, and returns the error of a request that found the name of a disk
+// or an interface taken: an earlier try has left it, and the next one finds the name free.
+func (c *creation) clear(ctx context.Context, taken error) error {
+	left, err := c.loose(ctx, c.spec, c.request.Ref)
+	if err != nil {
+		return driverkit.WithOp(opCreate, err)
+	}
+	for _, part := range left {
+		if _, err := part.Remove(ctx); err != nil {
+			return driverkit.WithOp(opCreate, err)
+		}
+	}
+	return taken
+}
+
 // diskOf is the disk to ask for.
 func (c *creation) diskOf(d diskSpec) disk {
 	tags, _ := c.tagsFor(c.request, nil) // what does not fit has been refused
-	out := disk{resource: resource{Location: c.Location, Tags: tags}, SKU: &sku{d.Type}}
-	if zone := c.zoneFor(c.request); zone != "" {
-		out.Zones = []string{zone}
-	}
-	out.Properties.SizeGB, out.Properties.Creation = d.SizeGB, &creationData{Option: fromImage}
+	out := disk{resource: resource{Location: c.Location, Tags: tags, Zones: c.wantedZones()}, SKU: &sku{d.Type}}
+	out.Properties.SizeGB, out.Properties.OSType = d.SizeGB, "Linux" // as MCM has it
+	out.Properties.Creation = &creationData{Option: fromImage}
 	image := imageParts{ID: d.Image.ID, CommunityGallery: d.Image.CommunityGallery, SharedGallery: d.Image.SharedGallery}
 	if d.Image.URN != "" {
 		image.ID = c.client.images(c.Location, *d.Image.reference())
@@ -81,47 +123,4 @@ func (c *client) images(location string, i imageReference) string {
 	return "/subscriptions/" + part(c.subscription) + "/providers/Microsoft.Compute/locations/" + part(location) +
 		"/publishers/" + part(i.Publisher) + "/artifacttypes/vmimage/offers/" + part(i.Offer) + "/skus/" + part(i.SKU) +
 		"/versions/" + part(i.Version)
-}
-
-// planOf returns the plan of a marketplace image, without which Azure makes no VM of it; nil
-// if it has none. All versions of an image have the same.
-func (c *creation) planOf(ctx context.Context) (*plan, error) {
-	i := c.Properties.Storage.Image
-	if i.URN == "" {
-		return nil, nil //nolint:nilnil // most images have none
-	}
-	return c.plans.Get(ctx, opCreate, c.Location+" "+i.URN, func(ctx context.Context) (*plan, error) {
-		version := *i.reference()
-		if version.Version == "latest" {
-			var all []struct{ Name string }
-			path := strings.TrimSuffix(c.client.images(c.Location, version), "/latest")
-			e := c.client.do(ctx, opCreate, request{
-				method: http.MethodGet, path: path, version: computeVersion, out: &all,
-				query: url.Values{"$top": {"1"}, "$orderby": {"name desc"}},
-			})
-			if e != nil || len(all) == 0 {
-				return nil, missing(e, i.URN)
-			}
-			version.Version = all[0].Name
-		}
-		var image struct {
-			Properties struct{ Plan *plan }
-		}
-		e := c.client.do(ctx, opCreate, request{
-			method: http.MethodGet, path: c.client.images(c.Location, version), version: computeVersion, out: &image,
-		})
-		if e != nil {
-			return nil, missing(e, i.URN)
-		}
-		return image.Properties.Plan, nil
-	})
-}
-
-// missing is the error of an image that the cloud does not show; e is nil if it shows others.
-func missing(e *cloud.Error, name string) error {
-	if e != nil && e.Code != cloud.NotFound && e.Code != cloud.Invalid {
-		return e
-	}
-	return driverkit.WithField(cloud.Errorf(cloud.Invalid, opCreate, "ImageNotFound", "there is no image %s", name),
-		"properties.storageProfile.imageReference.urn", imageRemedy)
 }

@@ -222,6 +222,7 @@ type sku struct {
 type diskProperties struct {
 	Creation *creationData `json:"creationData,omitempty"`
 	SizeGB   int32         `json:"diskSizeGB,omitempty"`
+	OSType   string        `json:"osType,omitempty"`
 
 	ProvisioningState string     `json:"provisioningState,omitempty"`
 	TimeCreated       *time.Time `json:"timeCreated,omitempty"`

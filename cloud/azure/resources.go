@@ -20,15 +20,16 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 	if err != nil {
 		return driverkit.Failed[cloud.Resource](driverkit.Restrict(err))
 	}
-	return driverkit.List(kinds,
-		driverkit.KindList{Kind: cloud.KindVM, All: a.listVMs(ctx, s)},
-		driverkit.KindList{
-			Kind: cloud.KindInterface,
-			All:  listOf(s, grouped[networkInterface](ctx, a, s, nicType, networkVersion), s.interfaceOf),
-		},
-		driverkit.KindList{
-			Kind: cloud.KindDisk, All: listOf(s, grouped[disk](ctx, a, s, diskType, diskVersion), s.diskResource),
-		})
+	return func(yield func(cloud.Resource, error) bool) {
+		interfaces := newLookup(grouped[networkInterface](ctx, a, s, nicType, networkVersion))
+		defer interfaces.stop()
+		driverkit.List(kinds,
+			driverkit.KindList{Kind: cloud.KindVM, All: a.listVMs(ctx, s, interfaces)},
+			driverkit.KindList{Kind: cloud.KindInterface, All: listOf(s, interfaces.all(), s.interfaceOf)},
+			driverkit.KindList{
+				Kind: cloud.KindDisk, All: listOf(s, grouped[disk](ctx, a, s, diskType, diskVersion), s.diskResource),
+			})(yield)
+	}
 }
 
 // listOf yields those of the resources that carry the ownership tags.
@@ -60,11 +61,11 @@ func grouped[T any](ctx context.Context, a *account, s *spec, kind, version stri
 
 // listVMs yields the VMs of the class. Lists of a group say neither which of them run nor
 // their addresses, so the lists that do are read beside it, as far as needed.
-func (a *account) listVMs(ctx context.Context, s *spec) iter.Seq2[cloud.Resource, error] {
+func (a *account) listVMs(ctx context.Context, s *spec, interfaces *lookup[networkInterface],
+) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
-		states, interfaces := a.states(ctx), newLookup(grouped[networkInterface](ctx, a, s, nicType, networkVersion))
+		states := a.states(ctx)
 		defer states.stop()
-		defer interfaces.stop()
 		for v, err := range grouped[virtualMachine](ctx, a, s, vmType, computeVersion) {
 			if err == nil && !driverkit.Carries(v.tags(), s.ownership) {
 				continue
@@ -111,10 +112,12 @@ func (a *account) listed(s *spec, v virtualMachine, states *lookup[virtualMachin
 
 // lookup finds resources of a listing by their ids, and reads no more of it than it has to.
 type lookup[T interface{ id() string }] struct {
-	next func() (T, error, bool)
-	stop func()
-	seen map[string]T // by id in small letters
-	done bool
+	next   func() (T, error, bool)
+	stop   func()
+	seen   map[string]T // by id in small letters
+	read   []T          // in the order of the listing
+	done   bool
+	denied error // why there is no more; nil if that was all
 }
 
 func newLookup[T interface{ id() string }](all iter.Seq2[T, error]) *lookup[T] {
@@ -131,18 +134,54 @@ func (l *lookup[T]) of(id string) (item T, found bool, err error) {
 		if item, found = l.seen[id]; found {
 			return item, true, nil
 		}
-		next, err, more := l.next()
-		switch {
-		case !more || cloud.CodeOf(err) == cloud.Denied:
-			l.done = true
-		case err != nil:
+		if err := l.advance(); err != nil {
 			return item, false, err
-		default:
-			l.seen[strings.ToLower(next.id())] = next
 		}
 	}
 	item, found = l.seen[id]
 	return item, found, nil
+}
+
+// advance reads one more resource of the listing.
+func (l *lookup[T]) advance() error {
+	next, err, more := l.next()
+	switch {
+	case !more:
+		l.done = true
+	case cloud.CodeOf(err) == cloud.Denied:
+		l.done, l.denied = true, err
+	case err != nil:
+		return err
+	default:
+		l.seen[strings.ToLower(next.id())], l.read = next, append(l.read, next)
+	}
+	return nil
+}
+
+// all yields the whole listing, without reading again what has been read. One that is denied is an error.
+func (l *lookup[T]) all() iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		for at := 0; ; at++ {
+			for at == len(l.read) && !l.done {
+				if err := l.advance(); err != nil {
+					yield(none, err)
+					return
+				}
+			}
+			switch {
+			case at < len(l.read):
+				if !yield(l.read[at], nil) {
+					return
+				}
+			case l.denied != nil:
+				yield(none, l.denied)
+				return
+			default:
+				return
+			}
+		}
+	}
 }
 
 func (r resource) id() string { return r.ID }

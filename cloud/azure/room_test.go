@@ -3,6 +3,7 @@ package azure_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -19,6 +20,8 @@ type room struct {
 	*azuretest.Cloud
 
 	now     *clock
+	proxy   *cloudtest.Proxy
+	driver  cloud.Driver
 	account cloud.Account
 	request cloud.CreateRequest
 }
@@ -32,9 +35,9 @@ func newRoom(t *testing.T, change func(s *azuretest.Settings)) *room {
 	}
 	now := newClock()
 	r := &room{Cloud: azuretest.New(s, now.Now), now: now}
-	d := azure.NewDriver(azure.Options{
-		Transport: cloudtest.HandlerTransport(http.Handler(r.Cloud)), Endpoint: "http://azure.invalid", Now: now.Now,
-	})
+	r.proxy = cloudtest.NewProxy(cloudtest.HandlerTransport(http.Handler(r.Cloud)), classify)
+	d := azure.NewDriver(azure.Options{Transport: r.proxy, Endpoint: "http://azure.invalid", Now: now.Now})
+	r.driver = d
 	c, _ := d.Parse(with(spec{"zone": nil, "zones": []int{1, 2}}))
 	var err error
 	if r.account, err = d.Open(t.Context(), c, credentials()); err != nil {
@@ -45,6 +48,16 @@ func newRoom(t *testing.T, change func(s *azuretest.Settings)) *room {
 		Checkpoint: func(context.Context, string) error { return nil },
 	}
 	return r
+}
+
+// asked is how many requests of a method for something there were.
+func (r *room) asked(method, what string) (n int) {
+	for _, c := range r.proxy.Calls() {
+		if c.Op == method+" "+what {
+			n++
+		}
+	}
+	return n
 }
 
 // refused lets the VM of the request be accepted, and then find no room.
@@ -58,7 +71,7 @@ func (r *room) refused(t *testing.T) {
 	_, err = r.account.Create(t.Context(), r.request)
 	e, ok := errors.AsType[*cloud.Error](err)
 	if !ok || e.Code != cloud.Exhausted || e.Offering == nil || *e.Offering != (cloud.Offering{
-		Zone: "1", InstanceType: smallSize,
+		Region: "westeurope", Zone: "1", InstanceType: smallSize, CapacityType: "on-demand",
 	}) {
 		t.Fatalf("create without room: got %v, want the size in the zone exhausted", err)
 	}
@@ -148,6 +161,59 @@ func TestListedAddresses(t *testing.T) {
 	for found, err := range r.account.List(t.Context(), r.request.Class, cloud.KindVM) {
 		if err != nil || !slices.Equal(found.VM.Addresses, made.Addresses) || found.VM.State != cloud.StateRunning {
 			t.Errorf("list: got %+v, %v, want a VM that runs at %v", found.VM, err, made.Addresses)
+		}
+	}
+}
+
+// TestCallsOfAListing: the addresses of VMs and the interfaces of a class come from the same listing, which is read
+// once, as far as it is needed. One that is denied leaves addresses unknown, and fails where interfaces are wanted.
+func TestCallsOfAListing(t *testing.T) {
+	t.Parallel()
+	const interfaces = "GET Microsoft.Network"
+	for name, c := range map[string]struct {
+		reason string
+		kinds  []cloud.Kind
+		denied bool
+		calls  int
+		found  int
+		fails  bool
+	}{
+		"all":        {"scans for orphans want all kinds", nil, false, 2, 36, false},
+		"VMs":        {"addresses are shown", []cloud.Kind{cloud.KindVM}, false, 2, 12, false},
+		"interfaces": {"nothing else is read", []cloud.Kind{cloud.KindInterface}, false, 2, 12, false},
+		"disks":      {"nothing else is read", []cloud.Kind{cloud.KindDisk}, false, 0, 12, false},
+		"denied":     {"what is not shown is not taken for gone", nil, true, 1, 12, true},
+	} {
+		r := newRoom(t, func(s *azuretest.Settings) { s.Capacity = nil })
+		for i := range 12 { // more than a page
+			r.request.Name, r.request.OwnerID = fmt.Sprintf("m-%d", i), fmt.Sprintf("11111111-1111-4111-8111-%012d", i)
+			if _, err := r.account.Create(t.Context(), r.request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.now.Advance(time.Minute)
+		if c.denied {
+			r.answerTo(interfaces, http.StatusForbidden, "AuthorizationFailed", "no")
+		}
+		r.proxy.Forget()
+		found, failed := 0, error(nil)
+		for x, err := range r.account.List(t.Context(), r.request.Class, c.kinds...) {
+			if failed = err; err == nil {
+				found++
+			}
+			if x.Kind == cloud.KindVM && len(x.VM.Addresses) == 0 && !c.denied {
+				t.Errorf("%s: VM %s has no address", name, x.ID)
+			}
+		}
+		calls := 0
+		for _, call := range r.proxy.Calls() {
+			if call.Op == interfaces {
+				calls++
+			}
+		}
+		if calls != c.calls || found != c.found || (failed != nil) != c.fails {
+			t.Errorf("%s, as %s: %d pages of interfaces, %d resources, %v; want %d, %d, an error: %v", name, c.reason, calls,
+				found, failed, c.calls, c.found, c.fails)
 		}
 	}
 }

@@ -81,7 +81,7 @@ type imageSpec struct {
 	URN              string `json:"urn"` // publisher:offer:sku:version
 	CommunityGallery string `json:"communityGalleryImageID"`
 	SharedGallery    string `json:"sharedGalleryImageID"`
-	SkipAgreement    bool   `json:"skipMarketplaceAgreement"` // the driver never accepts one
+	SkipAgreement    bool   `json:"skipMarketplaceAgreement"` // the image has no plan
 }
 
 type osDiskSpec struct {
@@ -164,13 +164,18 @@ func decode(raw json.RawMessage) *spec {
 	s.Checks = driverkit.Decode(raw, s, lenient.Options{
 		Severity: severity, Hint: "location, resourceGroup, tags, subnetInfo and properties",
 	})
-	if m := s.Properties.MachineSet; m != nil {
+	p := &s.Properties
+	p.ScaleSet, p.AvailabilitySet = named(p.ScaleSet), named(p.AvailabilitySet)
+	if m := p.MachineSet; m != nil {
 		switch strings.ToLower(m.Kind) {
 		case "vmo":
-			s.Properties.ScaleSet = cmp.Or(s.Properties.ScaleSet, &reference{ID: m.ID})
+			p.ScaleSet = cmp.Or(p.ScaleSet, named(&reference{ID: m.ID}))
 		case "availabilityset":
-			s.Properties.AvailabilitySet = cmp.Or(s.Properties.AvailabilitySet, &reference{ID: m.ID})
+			p.AvailabilitySet = cmp.Or(p.AvailabilitySet, named(&reference{ID: m.ID}))
 		}
+	}
+	for i := range p.Storage.DataDisks {
+		driverkit.Default(&p.Storage.DataDisks[i].LUN, 0) // as MCM's
 	}
 	if z := s.Properties.Zone; z != nil {
 		s.zone = strconv.Itoa(*z)
@@ -179,6 +184,14 @@ func decode(raw json.RawMessage) *spec {
 		s.zones = append(s.zones, strconv.Itoa(z))
 	}
 	return s
+}
+
+// named is a reference that names something; nil for one that does not, which MCM takes as not set.
+func named(r *reference) *reference {
+	if r == nil || r.ID == "" {
+		return nil
+	}
+	return r
 }
 
 // severity is that of a value of a wrong type: without the place and the tags, nothing works.
@@ -204,6 +217,18 @@ func (s *spec) cloudName() string {
 // spot reports whether Azure may take the VMs away.
 func (s *spec) spot() bool {
 	return strings.EqualFold(s.Properties.Priority, prioritySpot) || strings.EqualFold(s.Properties.Priority, "Low")
+}
+
+// offering is what a VM of the class in a zone is made of. Spot VMs have room and a quota of their own, and so
+// have VMs of a set or of a reservation: that the market is named keeps a shortage to the class.
+func (s *spec) offering(zone string) cloud.Offering {
+	o := cloud.Offering{
+		Region: s.Location, Zone: zone, InstanceType: s.Properties.Hardware.Size, CapacityType: "on-demand",
+	}
+	if s.spot() {
+		o.CapacityType = "spot"
+	}
+	return o
 }
 
 // zoneFor is the zone of the VM of r, empty for none. Zones have numbers, in the topology

@@ -45,7 +45,12 @@ func rules() []cloudtest.Rule {
 		rule("create option", needs, osDisk(spec{"createOption": nil}), storageField+".osDisk.createOption", create),
 		rule("caching", "MCM leaves it to Azure", osDisk(spec{"caching": "Some"}), storageField+".osDisk.caching", warning),
 		rule("lun", "MCM wants each once", disk(spec{"lun": 0}), storageField+".dataDisks[1].lun", create),
-		rule("no lun", needs, disk(spec{"lun": nil}), storageField+".dataDisks[1].lun", create),
+		rule("no lun", "it is 0, as with MCM, which the first one has", disk(spec{"lun": nil}),
+			storageField+".dataDisks[1].lun", create),
+		rule("only one without a lun", "it is 0, as with MCM", with(spec{"storageProfile": storage(spec{
+			"dataDisks": []any{spec{"storageAccountType": "Premium_LRS", "diskSizeGB": 20}},
+		})}), "", 0),
+		rule("availability set of no id", "MCM takes it as not set", with(spec{"availabilitySet": spec{"id": ""}}), "", 0),
 		rule("negative lun", "MCM refuses it", disk(spec{"lun": -1}), storageField+".dataDisks[1].lun", create),
 		rule("disk type", needs, disk(spec{"storageAccountType": ""}),
 			storageField+".dataDisks[1].storageAccountType", create),

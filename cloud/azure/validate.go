@@ -17,7 +17,7 @@ const prioritySpot = "Spot"
 var (
 	urn = regexp.MustCompile(`[^:]+:[^:]+:[^:]+:[^:]+`)
 
-	reservationID = regexp.MustCompile(`(?i)/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/` +
+	reservationID = regexp.MustCompile(`(?i)/subscriptions/[^/]+(/resourceGroups/[^/]+)?/providers/Microsoft\.Compute/` +
 		`CapacityReservationGroups/[^/]+`)
 
 	cachings        = []string{"None", "ReadOnly", "ReadWrite"}
@@ -87,12 +87,9 @@ func (s *spec) validateStorage() {
 		if d.Image != nil {
 			s.validateImage(field+".imageRef", *d.Image)
 		}
-		if d.LUN == nil {
-			s.BlockIf(!s.Wrong(field+".lun"), field+".lun", "is missing; give each disk a number of its own, from 0 on")
-			continue
-		}
 		s.AtLeast(field+".lun", d.LUN, 0)
-		s.BlockIf(luns[*d.LUN], field+".lun", "is %d, as that of another disk; give each disk its own", *d.LUN)
+		s.BlockIf(luns[*d.LUN] && !s.Wrong(field+".lun"), field+".lun",
+			"is %d, as that of another disk; give each disk its own, from 0 on", *d.LUN)
 		luns[*d.LUN] = true
 	}
 }
@@ -129,12 +126,6 @@ func (s *spec) validatePlace() {
 		s.BlockIf(!strings.Contains(strings.ToLower(id), "/backendaddresspools/"),
 			fmt.Sprintf("properties.networkProfile.loadBalancerPoolIDs[%d]", i),
 			"is %q; give the resource id of a backend address pool", id)
-	}
-	if p.AvailabilitySet != nil {
-		s.Require(cloud.BlocksCreate, "properties.availabilitySet.id", p.AvailabilitySet.ID, "give its resource id")
-	}
-	if p.ScaleSet != nil {
-		s.Require(cloud.BlocksCreate, "properties.virtualMachineScaleSet.id", p.ScaleSet.ID, "give its resource id")
 	}
 	if p.MachineSet != nil {
 		s.OneOf("properties.machineSet.kind", strings.ToLower(p.MachineSet.Kind), "vmo", "availabilityset")

@@ -109,7 +109,9 @@ func TestOperationFails(t *testing.T) {
 	next, _ := w.open(class(nil), credentials())
 	_, err := w.create(next, m)
 	e, _ := errors.AsType[*cloud.Error](err)
-	want := cloud.Offering{Region: gcptest.Region, Zone: zone, InstanceType: "n2-standard-2"}
+	want := cloud.Offering{
+		Region: gcptest.Region, Zone: zone, InstanceType: "n2-standard-2", CapacityType: "on-demand",
+	}
 	if e == nil || e.Code != cloud.Exhausted || e.Offering == nil || *e.Offering != want {
 		t.Fatalf("create: got %v, want Exhausted of %v", err, want)
 	}

@@ -21,7 +21,7 @@ type note struct {
 	Token     string `json:"token"`
 	Operation string `json:"operation,omitempty"`
 	Zone      string `json:"zone,omitempty"`   // that the VM is asked for in, of a class with several
-	Failed    int    `json:"failed,omitempty"` // how many operations of this attempt have failed
+	Failed    int    `json:"failed,omitempty"` // how many tries of this attempt have failed
 }
 
 // noteOf returns the checkpoint of any attempt; a zero one if there is none.
@@ -135,9 +135,14 @@ func (c creation) insert(ctx context.Context, want request) (cloud.VM, error) {
 	return c.accepted(), driverkit.Note(ctx, c.op, c.r, c.note)
 }
 
-// taken looks at the VM that has the name. Until it shows, it is being made or deleted.
+// taken looks at the VM that has the name. Until it shows, it is being made or deleted. The name of a disk
+// may stay taken by one that an earlier try has left; the next try has other names.
 func (c creation) taken(ctx context.Context, e *cloud.Error) (cloud.VM, error) {
 	if strings.Contains(e.Err.Error(), "/disks/") {
+		c.note.Failed++
+		if err := driverkit.Note(ctx, c.op, c.r, c.note); err != nil {
+			return cloud.VM{}, err
+		}
 		return cloud.VM{}, e
 	}
 	i, err := c.client.get(ctx, c.op, c.at)

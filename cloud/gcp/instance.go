@@ -51,6 +51,7 @@ func (s *spec) requestFor(r cloud.CreateRequest, project string, failed int) (re
 		DeletionProtection: s.DeletionProtection, MinCPUPlatform: s.MinCPUPlatform, Labels: all,
 		Tags: networkTags{s.Tags}, Metadata: metadata{items}, Scheduling: scheduling(s.Scheduling),
 	}
+	q.Scheduling.Preemptible = s.interruptible() // also beside SPOT, as Google's documentation has it
 	if s.Description != nil {
 		q.Description = *s.Description
 	}
@@ -116,8 +117,8 @@ func (s *spec) items(r cloud.CreateRequest, tags []item) ([]item, []cloud.Proble
 	return slices.Concat(all, data, tags), problems
 }
 
-// diskName returns a name for a disk that no earlier attempt has used: Compute Engine attaches a
-// disk that has the wanted name already, with all that is on it.
+// diskName returns a name for a disk that no earlier try has used: Compute Engine refuses a VM one of
+// whose disks has a name that is taken.
 func diskName(r cloud.CreateRequest, i, failed int) string {
 	const digest, most = 4, 63 - 1 - 2*4
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d/%d", r.OwnerID, r.Token, failed, i))
@@ -129,21 +130,18 @@ func diskName(r cloud.CreateRequest, i, failed int) string {
 // image nor labels.
 func (s *spec) disk(i int, zone, name string, labels map[string]string) diskRequest {
 	d := s.Disks[i]
-	if d.Type == scratch {
-		return diskRequest{
-			AutoDelete: *d.AutoDelete, Type: scratch, Interface: d.Interface,
-			Params: diskParams{Type: "zones/" + zone + "/diskTypes/local-ssd"},
-		}
-	}
-	q := diskRequest{
-		AutoDelete: *d.AutoDelete, Boot: d.Boot, Type: persistent,
-		Params: diskParams{
+	q := diskRequest{AutoDelete: *d.AutoDelete}
+	switch types := "zones/" + zone + "/diskTypes/"; d.Type {
+	case scratch:
+		q.Type, q.Interface, q.Params.Type = scratch, d.Interface, types+"local-ssd"
+	default:
+		q.Type, q.Boot, q.Params = persistent, d.Boot, diskParams{
 			Name: name, SizeGB: d.SizeGB, Image: d.Image, Labels: labels, IOPS: d.ProvisionedIOPS,
 			Throughput: d.ProvisionedThroughput, StoragePool: d.StoragePool,
-		},
-	}
-	if d.Type != "" {
-		q.Params.Type = "zones/" + zone + "/diskTypes/" + d.Type
+		}
+		if d.Type != "" {
+			q.Params.Type = types + d.Type
+		}
 	}
 	if e := d.Encryption; e != nil {
 		q.Encryption = &encryption{
@@ -154,7 +152,8 @@ func (s *spec) disk(i int, zone, name string, labels map[string]string) diskRequ
 }
 
 // nic returns a network interface as it is asked for. Without disableExternalIP it gets an address
-// of the internet for as long as the VM is there.
+// of the internet for as long as the VM is there. With two stacks, MCM asks for the ranges of pods
+// whether or not useAliasIPs is set, which is younger.
 func (s *spec) nic(n nicSpec, project string) nic {
 	var q nic
 	q.Network = within("projects/"+project+"/global/networks/", n.Network)
@@ -162,14 +161,15 @@ func (s *spec) nic(n nicSpec, project string) nic {
 	if !n.DisableExternalIP {
 		q.Access = []accessConfig{{}}
 	}
-	if n.StackType == dualStack {
-		q.StackType = dualStack
-		if n.IPv6AccessType == "EXTERNAL" {
-			q.IPv6Access = []accessConfig{{Type: "DIRECT_IPV6", Tier: "PREMIUM"}}
-		}
+	if n.StackType == dualStack && n.IPv6AccessType == "EXTERNAL" {
+		q.IPv6Access = []accessConfig{{Type: "DIRECT_IPV6", Tier: "PREMIUM"}}
 	}
-	if n.UseAliasIPs {
-		q.Aliases = []alias{{Range: n.IPCIDRRange, Name: n.SubnetworkRangeName}}
+	pods := alias{Range: n.IPCIDRRange, Name: n.SubnetworkRangeName}
+	if n.StackType == dualStack || n.UseAliasIPs {
+		q.StackType = n.StackType
+	}
+	if n.UseAliasIPs || n.StackType == dualStack && pods != (alias{}) {
+		q.Aliases = []alias{pods}
 	}
 	return q
 }

@@ -171,14 +171,14 @@ func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, 
 		gpus += g.Count
 	}
 	if s.GPU != nil {
-		gpus += s.GPU.Count
+		gpus = max(gpus, s.GPU.Count) // a type that has accelerators of its own takes no others
 	}
 	all := map[string]string{
 		"cpu": strconv.Itoa(out.CPUs), "memory": driverkit.MiB(out.MemoryMiB), "gpu": strconv.FormatInt(gpus, 10),
 		"pods": "110", // a kubelet's default
 	}
 	for _, d := range s.Disks {
-		if d.Boot {
+		if d.Boot && d.SizeGB > 0 { // else it is as large as the image, whose size is not known here
 			all["ephemeral-storage"] = fmt.Sprintf("%dGi", d.SizeGB)
 		}
 	}

@@ -174,9 +174,11 @@ func (s *spec) allZones() []string {
 	return all
 }
 
-// offering is what a VM of the class in a zone is made of.
+// offering is what a VM of the class in a zone is made of. VMs of the spot market have room and a quota of their
+// own, and so have those with accelerators or in a reservation: that the market is named keeps a shortage to the
+// class.
 func (s *spec) offering(zone string) cloud.Offering {
-	o := cloud.Offering{Region: s.Region, Zone: zone, InstanceType: s.MachineType}
+	o := cloud.Offering{Region: s.Region, Zone: zone, InstanceType: s.MachineType, CapacityType: "on-demand"}
 	if s.interruptible() {
 		o.CapacityType = "spot"
 	}

@@ -101,7 +101,18 @@ func rules() []cloudtest.Rule {
 		rule("a tag with both marks counts as one of a cluster", tags("kubernetes-io-cluster-kubernetes-io-role-x"),
 			"providerSpec.tags", all),
 		rule("MCM requires one", spec{"disks": []any{}}, "providerSpec.disks", create),
-		rule("MCM wants 20", disk(spec{"sizeGb": 10}), "providerSpec.disks[0].sizeGb", create),
+		rule("MCM has no least size", disk(spec{"sizeGb": 10}), "", 0),
+		rule("without a size it is the image's", disk(spec{"sizeGb": nil}), "", 0),
+		rule("a scratch disk has the size of its kind", spec{"disks": []any{
+			bootDisk(nil), spec{"type": "SCRATCH", "interface": "NVME"},
+		}}, "", 0),
+		rule("MCM accepts it, the cloud does not", disk(spec{"sizeGb": -1}), "providerSpec.disks[0].sizeGb", warning),
+		rule("the cloud makes 500 GB", spec{"disks": []any{bootDisk(nil), spec{"type": "pd-ssd"}}},
+			"providerSpec.disks[1].sizeGb", warning),
+		rule("MCM crashes", spec{"disks": []any{bootDisk(nil), nil}}, "providerSpec.disks[1]", create),
+		rule("a local disk takes no key", spec{"disks": []any{
+			bootDisk(nil), spec{"type": "SCRATCH", "interface": "NVME", "encryption": spec{"kmsKeyName": "k"}},
+		}}, "providerSpec.disks[1].encryption", warning),
 		rule("MCM requires it", disk(spec{"image": ""}), "providerSpec.disks[0].image", create),
 		rule("MCM requires it", disk(spec{"type": "SCRATCH"}), "providerSpec.disks[0].interface", create),
 		rule("MCM knows two", disk(spec{"type": "SCRATCH", "interface": "IDE"}), "providerSpec.disks[0].interface", create),
@@ -230,8 +241,10 @@ func refused(status int, reason, message string) cloudtest.Reply {
 
 func errorRows() []cloudtest.ErrorRow {
 	post := func(c cloudtest.Call) bool { return strings.HasPrefix(c.Op, http.MethodPost) && !c.Login }
-	region := &cloud.Offering{Region: gcptest.Region, InstanceType: "n2-standard-2"}
-	here := &cloud.Offering{Region: gcptest.Region, Zone: zone, InstanceType: "n2-standard-2"}
+	region := &cloud.Offering{Region: gcptest.Region, InstanceType: "n2-standard-2", CapacityType: "on-demand"}
+	here := &cloud.Offering{
+		Region: gcptest.Region, Zone: zone, InstanceType: "n2-standard-2", CapacityType: "on-demand",
+	}
 	type offering = *cloud.Offering
 	row := func(name string, reply cloudtest.Reply, code cloud.Code, reason string, of offering) cloudtest.ErrorRow {
 		return cloudtest.ErrorRow{Name: name, Op: "create", Match: post, Reply: reply, Code: code, Reason: reason, Of: of}

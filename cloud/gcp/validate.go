@@ -43,14 +43,18 @@ func (s *spec) validateDisks() {
 	if len(s.Disks) == 0 && !s.Wrong("disks") {
 		s.Block("disks", "is empty; add a boot disk")
 	}
-	const least = 20
 	for i := range s.Disks {
 		d, path := &s.Disks[i], fmt.Sprintf("disks[%d]", i)
-		s.BlockIf(d.SizeGB < least && !s.Wrong(path+".sizeGb"), path+".sizeGb", "is %d and has to be at least %d",
-			d.SizeGB, least)
+		s.WarnIf(d.SizeGB < 0, path+".sizeGb", "is %d, which Compute Engine refuses; name the size in GB, or remove the "+
+			"field for that of the image", d.SizeGB)
+		empty := d.SizeGB == 0 && d.Image == "" && d.Type != scratch && !s.Wrong(path)
+		s.BlockIf(empty && !d.Boot && d.Type == "", path, "says nothing; name sizeGb and type, or remove the disk")
+		s.WarnIf(empty && !d.Boot && d.Type != "", path+".sizeGb", "is missing, without an image; Compute Engine makes a "+
+			"disk of 500 GB; name the size")
 		if d.Type == scratch {
 			s.Require(cloud.BlocksCreate, path+".interface", d.Interface, "name NVME or SCSI")
 			s.OneOf(path+".interface", d.Interface, "NVME", "SCSI")
+			s.WarnIf(d.Encryption != nil, path+".encryption", "is of a disk of type SCRATCH, which takes no key; remove it")
 		}
 		if d.Boot {
 			s.Require(cloud.BlocksCreate, path+".image", d.Image,

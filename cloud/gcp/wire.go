@@ -88,7 +88,7 @@ type metadata struct {
 
 type item struct {
 	Key   string `json:"key"`
-	Value string `json:"value"`
+	Value string `json:"value"` // also if it is empty: the API requires it
 }
 
 type diskRequest struct {
@@ -153,7 +153,7 @@ type scheduling struct {
 }
 
 type guestAccount struct {
-	Email  string   `json:"email"`
+	Email  string   `json:"email,omitempty"`
 	Scopes []string `json:"scopes,omitempty"`
 }
 

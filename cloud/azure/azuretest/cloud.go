@@ -36,6 +36,7 @@ type Settings struct {
 	Images   []string          // ids, or publisher:offer:sku:version
 	Plans    map[string]string // publishers of the plans of images, by URN
 	Sizes    map[string]Size
+	Accepted []string // plans whose terms are accepted, as publisher:product:name
 	Secrets  []string // of the client
 
 	PageSize int
@@ -44,8 +45,13 @@ type Settings struct {
 	Settle   time.Duration // how long reads miss what is new
 	Reserved time.Duration // how long the interface of a VM that found no room stays, reserved for it; 0 is not at all
 
+	FailDisks int // how many of the next disks that are made of an image end as Failed
+
 	Capacity map[string]int // VMs by "<zone>/<size>"; no entry is no limit
-	Quota    int            // VMs; 0 is no limit
+	Quota    int            // regular VMs; 0 is no limit, less is none
+
+	NoSpot    map[string]bool // sizes of which there are no Spot VMs
+	SpotQuota int             // Spot VMs; 0 is no limit, less is none
 
 	// Violation is called with each request that the published model does not allow, and of each
 	// answer. It may be nil.
@@ -92,7 +98,7 @@ type Resource struct {
 	Identity    any
 	Plan        any
 	Deleted     time.Time // when its deletion was requested
-	FailedOf    string    // code; empty if it has not failed
+	FailedOf    string    // code, also of a disk; empty if it has not failed
 	FailureText string
 	Power       string // in place of running
 	Bootings    int

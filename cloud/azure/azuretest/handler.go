@@ -107,7 +107,7 @@ func (c *Cloud) logIn(q *call) (int, any, error) {
 func versions() map[string]string {
 	return map[string]string{
 		"virtualmachines": "2025-04-01", "networkinterfaces": "2025-01-01", "disks": "2025-01-02", "skus": "2021-07-01",
-		"locations": "2025-04-01", "resources": "2021-04-01", "tags": "2021-04-01",
+		"locations": "2025-04-01", "resources": "2021-04-01", "tags": "2021-04-01", "offertypes": "2021-01-01",
 	}
 }
 
@@ -168,6 +168,8 @@ func (c *Cloud) route(w http.ResponseWriter, q *call) (int, any, error) {
 		return c.tag(q, types[t.kind], t.rest[0])
 	case "skus":
 		return c.sizes(q)
+	case "offertypes":
+		return c.terms(q, t.rest)
 	case "locations":
 		return c.image(t.rest)
 	case "resources":

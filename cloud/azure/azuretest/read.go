@@ -265,6 +265,28 @@ func (c *Cloud) image(path []string) (int, any, error) {
 	return 0, nil, &failure{http.StatusNotFound, "PlatformImageNotFound", "The platform image is not available."}
 }
 
+// terms shows the terms of a plan, or accepts them. Their shape is that of Azure's SDK for marketplace orders.
+func (c *Cloud) terms(q *call, path []string) (int, any, error) {
+	const offer, product, name, all = 2, 4, 6, 9 // elements of the path, from the type of offer on
+	if len(path) != all || path[0] != "virtualmachine" {
+		return 0, nil, nil
+	}
+	plan := path[offer] + ":" + path[product] + ":" + path[name]
+	if q.Method == http.MethodPut {
+		if at(q.body, "properties", "plan") != path[name] || at(q.body, "properties", "signature") != "signature-1" {
+			return 0, nil, bad("BadRequest", "The terms that were shown have to be sent back.")
+		}
+		c.settings.Accepted = slices.DeleteFunc(slices.Clone(c.settings.Accepted), func(p string) bool { return p == plan })
+		if at(q.body, "properties", "accepted") == true {
+			c.settings.Accepted = append(c.settings.Accepted, plan)
+		}
+	}
+	return http.StatusOK, map[string]any{"id": q.URL.Path, "name": path[name], "properties": map[string]any{
+		"publisher": path[offer], "product": path[product], "plan": path[name], "signature": "signature-1",
+		"accepted": slices.Contains(c.settings.Accepted, plan),
+	}}, nil
+}
+
 // act does something to a VM.
 func (c *Cloud) act(q *call, name, action string) (int, any, error) {
 	r := c.find(TypeVM, name)

@@ -33,6 +33,10 @@ func (c *Cloud) put(w http.ResponseWriter, q *call, kind, name string, there *Re
 			"galleryImageReference")) {
 			return 0, nil, &failure{http.StatusNotFound, "ImageNotFound", "The image was not found."}
 		}
+		if c.settings.FailDisks > 0 {
+			c.settings.FailDisks--
+			r.FailedOf = "InternalError"
+		}
 		c.add(r)
 	default:
 		return 0, nil, nil
@@ -137,27 +141,46 @@ func (c *Cloud) placement(r *Resource) error {
 	return c.room(r)
 }
 
-// room checks the quota, and notes that a VM finds no room.
+// room checks the quota, and notes that a VM finds no room. Spot VMs have a quota and room of their own. The words
+// are those of public reports, e.g. karpenter-provider-azure 91 and azure-docs 55435.
 func (c *Cloud) room(r *Resource) error {
 	all, here := 0, 0
 	for _, other := range c.all {
 		if other.Type != TypeVM || other.FailedOf != "" {
 			continue
 		}
-		if all++; other.place() == r.place() {
+		if other.spot() == r.spot() {
+			all++
+		}
+		if other.place() == r.place() {
 			here++
 		}
 	}
-	if c.settings.Quota > 0 && all >= c.settings.Quota {
+	quota, of := c.settings.Quota, "Total Regional Cores"
+	if r.spot() {
+		quota, of = c.settings.SpotQuota, "LowPriorityCores"
+	}
+	if quota != 0 && all >= quota {
 		return &failure{
 			http.StatusConflict, "OperationNotAllowed",
-			"Operation could not be completed as it results in exceeding approved Total Regional Cores quota.",
+			"Operation could not be completed as it results in exceeding approved " + of + " quota.",
+		}
+	}
+	if size := text(at(r.Properties, "hardwareProfile", "vmSize")); r.spot() && c.settings.NoSpot[size] {
+		return &failure{
+			http.StatusConflict, "SkuNotAvailable", "The requested size for resource '" + r.Name + "' is currently not " +
+				"available in location '" + c.settings.Location + "' zones '" + strings.Join(r.Zones, ",") + "'.",
 		}
 	}
 	if most, limited := c.settings.Capacity[r.place()]; limited && here >= most {
 		r.FailedOf, r.FailureText = "AllocationFailed", "We do not have sufficient capacity for the requested VM size."
 	}
 	return nil
+}
+
+func (r *Resource) spot() bool {
+	priority := text(r.Properties["priority"])
+	return priority == "Spot" || priority == "Low"
 }
 
 // place is the zone and the size of a VM.
@@ -174,6 +197,10 @@ func (c *Cloud) osImage(r *Resource) error {
 	publisher, planned := c.settings.Plans[urnOf(ref)]
 	if planned != (r.Plan != nil) || planned && text(at(r.Plan, "publisher")) != publisher {
 		return bad("VMMarketplaceInvalidInput", "Creating a virtual machine from this image requires Plan information.")
+	}
+	plan := text(at(r.Plan, "publisher")) + ":" + text(at(r.Plan, "product")) + ":" + text(at(r.Plan, "name"))
+	if planned && !slices.Contains(c.settings.Accepted, plan) {
+		return bad("MarketplacePurchaseEligibilityFailed", "Marketplace purchase eligibility check returned errors.")
 	}
 	return nil
 }
@@ -205,7 +232,7 @@ func (c *Cloud) networks(r *Resource) error {
 	}
 	for _, nic := range configured {
 		if c.find(TypeNIC, text(at(nic, "name"))) != nil {
-			return &failure{http.StatusConflict, "NicInUse", "The network interface exists."}
+			return &failure{http.StatusConflict, "NicInUse", "The network interface exists."} // invented
 		}
 		for _, ip := range list(at(nic, "properties", "ipConfigurations")) {
 			id := text(at(ip, "properties", "subnet", "id"))
@@ -239,20 +266,24 @@ func (c *Cloud) attachable(r *Resource) error {
 	for _, d := range r.disks() {
 		there := c.find(TypeDisk, text(d["name"]))
 		if text(d["createOption"]) != "Attach" && there != nil {
-			return &failure{http.StatusConflict, "Conflict", "The disk exists."}
+			return &failure{
+				http.StatusConflict, "ConflictingUserInput", "Disk " + there.Name + " already exists in resource group " +
+					strings.ToUpper(c.settings.Group) + ". Only CreateOption.Attach is supported.",
+			}
 		}
 		if text(d["createOption"]) != "Attach" {
 			continue
 		}
-		if err := c.attach(there, strings.ToLower(text(at(d, "managedDisk", "id")))); err != nil {
+		if err := c.attach(r, there, strings.ToLower(text(at(d, "managedDisk", "id")))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attach checks a disk that a VM is to have by its id.
-func (c *Cloud) attach(there *Resource, id string) error {
+// attach checks a disk that a VM is to have by its id. A disk of a zone is attached in that zone only, in the words
+// of a public report (jenkins-infra/azure 1406).
+func (c *Cloud) attach(vm, there *Resource, id string) error {
 	switch {
 	case there == nil || id != strings.ToLower(c.id(TypeDisk, there.Name)):
 		return &failure{http.StatusNotFound, "NotFound", "The disk was not found."}
@@ -260,6 +291,9 @@ func (c *Cloud) attach(there *Resource, id string) error {
 		return &failure{http.StatusConflict, "Conflict", "The disk is not ready."}
 	case there.VM != "":
 		return &failure{http.StatusConflict, "AttachDiskWhileBeingDetached", "The disk is in use."}
+	case !slices.Equal(vm.Zones, there.Zones):
+		return bad("BadRequest", fmt.Sprintf("Disk %s cannot be attached to the VM because it is not in the same zone as "+
+			"the VM. VM zone: '%s'. Disk zone: '%s'.", there.Name, strings.Join(vm.Zones, ""), strings.Join(there.Zones, "")))
 	}
 	return nil
 }
@@ -267,6 +301,9 @@ func (c *Cloud) attach(there *Resource, id string) error {
 func (c *Cloud) diskState(r *Resource) string {
 	if c.now().Before(r.Made.Add(c.settings.Boot)) {
 		return "Creating"
+	}
+	if r.FailedOf != "" {
+		return "Failed"
 	}
 	return "Succeeded"
 }

@@ -51,6 +51,7 @@ type Cloud struct {
 	moving   map[string]*vm        // those whose state the clock changes
 	members  map[string]membership // of the instance groups, by <zone>/<name>
 	failures []failure
+	leaves   bool // the disks of instances that cannot be made
 	warning  string
 
 	unreachable string // zone
@@ -138,6 +139,8 @@ func (c *Cloud) drop(v *vm, all bool) {
 	for at, d := range c.disks {
 		switch {
 		case d.vm != v.at:
+		case all && c.leaves:
+			d.vm = ""
 		case d.autoDelete || all && d.made.Equal(v.made):
 			delete(c.disks, at)
 		default:

@@ -205,6 +205,14 @@ func (c *Cloud) FailNext(code, message string) {
 	c.failures = append(c.failures, failure{code, message})
 }
 
+// LeaveDisks lets instances that cannot be made leave their disks behind. It is invented: no report shows it, and
+// Google's documentation does not rule it out.
+func (c *Cloud) LeaveDisks() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaves = true
+}
+
 // Warn lets listings of all zones end with a warning instead of what is in the zones.
 func (c *Cloud) Warn(code string) {
 	c.mu.Lock()

@@ -21,20 +21,47 @@ func (c *Cloud) insert(q call) (map[string]any, *refusal) {
 	if refused := checkInstance(q.body, zone); refused != nil {
 		return nil, refused
 	}
+	if refused := c.checkNames(q.body, at); refused != nil {
+		return nil, refused
+	}
 	v := &vm{at: at, body: q.body, made: c.options.Now()}
 	v.labels = object(q.body["labels"])
 	v.insert = c.begin("insert", zone, urlOf("instances", at), starting)
 	if len(c.failures) > 0 {
 		v.fails, c.failures = &c.failures[0], c.failures[1:]
 	}
-	c.attachAll(v, zone)
+	c.attachAll(v)
 	c.number(v)
 	c.vms[at], c.moving[at] = v, v
 	return c.show(v.insert), nil
 }
 
-// attachAll makes the disks of an instance. One that is there already is attached as it is.
-func (c *Cloud) attachAll(v *vm, zone string) {
+// diskAt is the place of a disk that an instance is asked for with; the API names those that have no name
+// after the instance.
+func diskAt(at string, i int, asked map[string]any) string {
+	params := object(asked["initializeParams"])
+	name, _ := params["diskName"].(string)
+	if name == "" {
+		name = path.Base(at) + strings.Repeat(fmt.Sprintf("-%d", i), min(i, 1))
+	}
+	return path.Dir(at) + "/" + name
+}
+
+// checkNames refuses an instance that a disk is to be made for whose name is taken. The words are those of
+// public reports, e.g. fog-google 467 and terraform 7998.
+func (c *Cloud) checkNames(body map[string]any, at string) *refusal {
+	for i, one := range list(body["disks"]) {
+		d := object(one)
+		if place := diskAt(at, i, d); d["type"] != "SCRATCH" && c.disks[place] != nil {
+			return refuse(http.StatusConflict, "alreadyExists", "The resource 'projects/%s/zones/%s/disks/%s' already exists",
+				Project, path.Dir(place), path.Base(place))
+		}
+	}
+	return nil
+}
+
+// attachAll makes the disks of an instance, whose names are free.
+func (c *Cloud) attachAll(v *vm) {
 	var shown []any
 	for i, one := range list(v.body["disks"]) {
 		d := object(one)
@@ -43,20 +70,11 @@ func (c *Cloud) attachAll(v *vm, zone string) {
 		delete(out, "initializeParams")
 		out["index"], out["deviceName"], out["mode"] = i, fmt.Sprintf("persistent-disk-%d", i), "READ_WRITE"
 		if d["type"] != "SCRATCH" {
-			name, _ := params["diskName"].(string)
-			if name == "" {
-				name = path.Base(v.at) + strings.Repeat(fmt.Sprintf("-%d", i), min(i, 1))
+			at, labels := diskAt(v.at, i, d), object(params["labels"])
+			c.disks[at] = &disk{
+				at: at, labels: labels, made: v.made, vm: v.at, autoDelete: d["autoDelete"] == true,
+				body: map[string]any{"sizeGb": params["diskSizeGb"], "status": "READY"},
 			}
-			at := zone + "/" + name
-			made := c.disks[at]
-			if made == nil {
-				labels := object(params["labels"])
-				made = &disk{at: at, labels: labels, made: v.made, body: map[string]any{
-					"sizeGb": params["diskSizeGb"], "status": "READY",
-				}}
-				c.disks[at] = made
-			}
-			made.vm, made.autoDelete = v.at, d["autoDelete"] == true
 			out["source"] = urlOf("disks", at)
 		}
 		shown = append(shown, out)
