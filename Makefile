@@ -147,10 +147,11 @@ conformance: ## the conformance kit on one cloud: CLOUD=sim
 
 N    ?= 100
 POOL ?= 10
+BOOT ?= 10s
 
 .PHONY: bench
-bench: controlplane ## what N machines cost in pools of POOL: N=100 POOL=10; docs/performance keeps pools of ten
-	@go run ./test/bench -n=$(N) -pool=$(POOL)
+bench: controlplane ## what N machines cost in pools of POOL: N=100 POOL=10 BOOT=10s; docs/performance keeps pools of ten
+	@go run ./test/bench -n=$(N) -pool=$(POOL) -boot=$(BOOT)
 
 SEEDS ?= 1000
 FIRST ?=

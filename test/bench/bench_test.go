@@ -96,7 +96,7 @@ func TestFigures(t *testing.T) {
 
 func TestPhase(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff([]float64{0, 0, 2.5}, ownWork([]float64{1, 10.1, 12.6}), approximately); diff != "" {
+	if diff := cmp.Diff([]float64{0, 0, 2.5}, ownWork([]float64{1, 10.1, 12.6}, bootTime), approximately); diff != "" {
 		t.Errorf("own work is never negative (-want +got):\n%s", diff)
 	}
 	counts := increase(map[string]int{"a": 1, "b": 2}, map[string]int{"a": 1, "b": 5, "c": 3, "d": 9})

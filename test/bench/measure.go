@@ -46,7 +46,7 @@ func (b *bench) measure(ctx context.Context, name string, machines int, change f
 	calls := increase(before.calls, after.calls)
 	found := phase{
 		Machines: machines, Seconds: seconds, CPUSeconds: cpu,
-		ToRunning: quantilesOf(samples), OwnWork: quantilesOf(ownWork(samples)),
+		ToRunning: quantilesOf(samples), OwnWork: quantilesOf(ownWork(samples, b.boot)),
 		Requests: requests.byTarget(), RequestsPerMachine: float64(requests.total()) / float64(machines),
 		CloudCalls: calls, CloudCallsPerMachine: float64(sum(calls)) / float64(machines),
 		Reconcile: after.work.since(before.work).quantiles(),

@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // ownWork returns samples of seconds from Machine to Running without those that the
 // cloud takes to accept and boot a VM. What is left is the work of the manager, of
 // the API server and of the kubelet, and waiting for the account's rate.
-func ownWork(samples []float64) []float64 {
+func ownWork(samples []float64, boot time.Duration) []float64 {
 	own := make([]float64, len(samples))
 	for i, s := range samples {
-		own[i] = max(0, s-(cloudLatency+bootTime).Seconds())
+		own[i] = max(0, s-(cloudLatency+boot).Seconds())
 	}
 	return own
 }

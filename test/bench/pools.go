@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
@@ -31,7 +33,10 @@ func (b *bench) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.settle(ctx, "create", first, b.n, b.n)
+	if err := b.settle(ctx, "create", first, b.n, b.n); err != nil {
+		return err
+	}
+	return b.report(ctx, b.n/b.pool)
 }
 
 // roll gives the machines of some pools another class, and waits until all
@@ -44,7 +49,31 @@ func (b *bench) roll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.settle(ctx, "roll", second, rolled, b.n)
+	if err := b.settle(ctx, "roll", second, rolled, b.n); err != nil {
+		return err
+	}
+	return b.report(ctx, rolled/b.pool)
+}
+
+// report waits until the status of the first pools shows all of their machines as ready and up to date.
+func (b *bench) report(ctx context.Context, pools int) error {
+	return stack.Until(ctx, b.within, func(ctx context.Context) error {
+		list := &machinev1.MachineDeploymentList{}
+		if err := b.Client.List(ctx, list, client.InNamespace(stack.Namespace)); err != nil {
+			return err
+		}
+		shown := map[string]machinev1.MachineDeploymentStatus{}
+		for _, d := range list.Items {
+			shown[d.Name] = d.Status
+		}
+		for i := range pools {
+			got, want := shown[poolName(i)], int32(b.pool)
+			if got.ReadyReplicas != want || got.UpdatedReplicas != want || got.Replicas != want {
+				return fmt.Errorf("%s says that %d of %d machines are ready", poolName(i), got.ReadyReplicas, want)
+			}
+		}
+		return nil
+	})
 }
 
 // edit changes one pool.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
@@ -38,10 +39,10 @@ func (b *bench) limit(ctx context.Context) error {
 
 // rateUsed is the share of what the cloud allows that the creation of n machines
 // used; their boot time does not count. 0 without a limit.
-func rateUsed(allowed cloud.Rate, n int, seconds float64) float64 {
+func rateUsed(allowed cloud.Rate, n int, seconds float64, boot time.Duration) float64 {
 	if allowed.PerSecond == 0 {
 		return 0
 	}
 	least := float64(n-allowed.Burst) / allowed.PerSecond
-	return least / (seconds - bootTime.Seconds())
+	return least / (seconds - boot.Seconds())
 }
