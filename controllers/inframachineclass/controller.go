@@ -1,7 +1,7 @@
 // Package inframachineclass keeps the MachineClasses that MCMMachines use, and the
 // Secrets that these classes name, from being removed, and has clusterctl move
 // them together with their Cluster. What Machines of the native API use is
-// protected by package machineclass, with other finalizers.
+// protected by package class, with other finalizers.
 package inframachineclass
 
 import (

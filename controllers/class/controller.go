@@ -1,10 +1,10 @@
-// Package machineclass keeps the MachineClasses that Machines use, and the
+// Package class keeps the MachineClasses that Machines use, and the
 // Secrets that these classes name, from being removed, and reports what is wrong
 // with a class.
 //
 // It has two reconcilers: Controller for MachineClasses, and Secrets for the
 // Secrets that they name. Machines notice a changed class by themselves.
-package machineclass
+package class
 
 import (
 	"context"
