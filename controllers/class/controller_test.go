@@ -34,7 +34,7 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 	w.deps = classes.Deps{
 		Client: w.Client, Live: w.Raw, Classes: class.New(w.Registry(w.NewCloud())), Events: w.Events,
 	}
-	w.classes, w.secrets = classes.New(w.deps), classes.NewSecrets(w.deps)
+	w.classes, w.secrets = classes.New(w.deps), classes.New(w.deps).Secrets()
 	return w
 }
 
