@@ -44,15 +44,10 @@ func (s subject) problems(checks []classes.Check, users map[use]bool) {
 	var told []cloud.Problem
 	tell := func(problems []cloud.Problem, severity Severity) {
 		for _, p := range problems {
-			if slices.Contains(told, p) {
-				continue
+			if !slices.Contains(told, p) {
+				told = append(told, p)
+				s.tell(severity, p)
 			}
-			told = append(told, p)
-			worst := severity
-			if p.Severity == cloud.Warning {
-				worst = Warning
-			}
-			s.found(worst, p.Field, "%s", p.Message)
 		}
 	}
 	for _, c := range checks {
