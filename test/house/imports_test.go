@@ -86,6 +86,8 @@ var parts = map[string]part{
 	// What controllers and kubectl mcm share: one table of what the console of a machine that did not
 	// join says, and one of what is redacted.
 	"internal/console": {},
+	// What the manager does to clusters and clouds, for its log.
+	"internal/logging": {ours: []string{"cloud"}, theirs: kubernetes},
 	"internal/redact":  {theirs: []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
 
 	// Traces of machines' lives, for the manager.
@@ -96,7 +98,7 @@ var parts = map[string]part{
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{
 		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "fence",
-		"kubeconfig", "tracing",
+		"internal/logging", "kubeconfig", "tracing",
 	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag", "go.opentelemetry.io/otel"},
 		kubernetes...)},
 
