@@ -87,7 +87,7 @@ var parts = map[string]part{
 	// join says, and one of what is redacted.
 	"internal/console": {},
 	// What the manager does to clusters and clouds, for its log.
-	"internal/logging": {ours: []string{"cloud"}, theirs: kubernetes},
+	"internal/logging": {ours: []string{"cloud", "cloud/wrap"}, theirs: kubernetes},
 	"internal/redact":  {theirs: []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
 
 	// Traces of machines' lives, for the manager.
