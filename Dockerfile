@@ -12,6 +12,7 @@ COPY cmd cmd
 COPY controllers controllers
 COPY explain explain
 COPY fence fence
+COPY internal internal
 COPY kubeconfig kubeconfig
 COPY manager manager
 COPY naming naming

@@ -93,7 +93,7 @@ func OutcomeUnknown(err error) bool {
 	return err != nil && (code == Unavailable || code == Unknown)
 }
 
-// Severity is which calls a problem rules out.
+// Severity is which calls a problem rules out; of a pool of machines, which work.
 type Severity uint8
 
 // The severities.
@@ -103,7 +103,7 @@ const (
 	BlocksAll                    // all
 )
 
-// Problem is something wrong with a class, a Secret or a machine.
+// Problem is something wrong with a class, a Secret, a machine or a pool of machines.
 type Problem struct {
 	Severity Severity
 	Field    string // path as the author wrote it, e.g. providerSpec.networkInterfaces[0].subnetID

@@ -3,10 +3,10 @@ package controllers
 import (
 	"slices"
 
+	classes "github.com/capmcm/cluster-api-provider-mcm/controllers/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/infracluster"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachine"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachineclass"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachinetemplate"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/remediation"
@@ -55,7 +55,7 @@ func addMCMRemediation(s *setup) error {
 }
 
 func addMCMClass(s *setup) error {
-	return inframachineclass.New(inframachineclass.Deps{
+	return classes.NewForClusterAPI(classes.Deps{
 		Client: s.Client, Live: s.Live, Events: s.Events("mcmclass-controller"),
 	}).SetupWithManager(s.mgr, s.Workers("mcmclass"))
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	classes "github.com/capmcm/cluster-api-provider-mcm/controllers/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
@@ -26,7 +27,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machinedeployment"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineset"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/node"
@@ -203,7 +203,7 @@ func addAPIServer(s *setup) error {
 }
 
 func addMachineClass(s *setup) error {
-	return machineclass.New(machineclass.Deps{
+	return classes.New(classes.Deps{
 		Client: s.Client, Live: s.Live, Classes: s.classes, Events: s.Events(machineComponent),
 	}).SetupWithManager(s.mgr, s.Workers("machineclass"))
 }

@@ -11,10 +11,9 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachineclass"
+	classes "github.com/capmcm/cluster-api-provider-mcm/controllers/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
@@ -31,14 +30,11 @@ func newClassEnv(t *testing.T) *classEnv {
 	t.Helper()
 	w := &classEnv{Env: harness.New(t, harness.With(fixture.MachineClass("c"), fixture.Secret("c", nil)),
 		harness.Indexed(index.Infrastructure(), index.Control()))}
-	native := machineclass.Deps{
+	native := classes.New(classes.Deps{
 		Client: w.Client, Live: w.Client, Classes: class.New(w.Registry(w.NewCloud())), Events: w.Events,
-	}
-	capi := inframachineclass.Deps{Client: w.Client, Live: w.Client, Events: w.Events}
-	w.reconcilers = []reconcile.Reconciler{
-		machineclass.New(native), machineclass.NewSecrets(native), inframachineclass.New(capi),
-		inframachineclass.NewSecrets(capi),
-	}
+	})
+	capi := classes.NewForClusterAPI(classes.Deps{Client: w.Client, Live: w.Client, Events: w.Events})
+	w.reconcilers = []reconcile.Reconciler{native, native.Secrets(), capi, capi.Secrets()}
 	return w
 }
 

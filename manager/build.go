@@ -21,12 +21,12 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/effects"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/logging"
 	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 )
 
@@ -216,7 +216,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	}
 	mgr := controllers.CatchingUp(w.manager, w.manager.GetAPIReader(), w.clusters.namespace, which)
 	return controllers.Setup(ctx, mgr, controllers.Deps{
-		Client: effects.NewClient(w.manager.GetClient()), Live: w.manager.GetAPIReader(),
+		Client: logging.NewClient(w.manager.GetClient()), Live: w.manager.GetAPIReader(),
 		Target:    target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Fence: w.fence, Rand: rand.Reader,
 		Events: w.recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,

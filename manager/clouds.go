@@ -8,8 +8,8 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/effects"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/logging"
 )
 
 // newClouds returns the clouds of these drivers. Calls of their accounts that change something
@@ -53,7 +53,7 @@ func around(r prometheus.Registerer, f *fence.Fence, o *Options) ([]cloud.Middle
 			klog.Background().Error(nil, "A driver panicked", "driver", driver, "operation", op, "stack", string(stack))
 		},
 	})
-	return append(append([]cloud.Middleware{f.Account}, wraps...), effects.Account), nil
+	return append(append([]cloud.Middleware{f.Account}, wraps...), logging.Account), nil
 }
 
 // spans is what makes the spans of calls to clouds; nil if nothing is traced.

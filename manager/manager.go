@@ -26,8 +26,8 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/effects"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/logging"
 )
 
 // newScheme returns the scheme of all kinds that are read or written.
@@ -124,7 +124,7 @@ func targetOf(cl cluster.Cluster, config *rest.Config) (*controllers.Target, err
 	if err != nil {
 		return nil, err
 	}
-	return &controllers.Target{Client: effects.NewClient(c), Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
+	return &controllers.Target{Client: logging.NewClient(c), Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
 }
 
 // renewalRequests are the requests of one lease that may have to fit into the renew deadline, one

@@ -42,7 +42,7 @@ const margin = 0.95
 func newBudgets(r Rate, known cloud.Rates, clock Clock) budgets {
 	b := budgets{shared: newBudget(r, clock), own: map[string]*budget{}}
 	for op, limit := range map[string]cloud.Rate{
-		opCreate: known.Create, opGet: known.Get, opDelete: known.Delete, opList: known.List, opCapacity: known.Capacity,
+		opCreate: known.Create, OpGet: known.Get, opDelete: known.Delete, opList: known.List, opCapacity: known.Capacity,
 		opTags: known.Tags, opRegister: known.Members,
 	} {
 		if limit.PerSecond > 0 {
@@ -94,7 +94,7 @@ func (a *budgeted) Admit(_ context.Context, r cloud.CreateRequest) error {
 func (a *budgeted) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
 	op := opCreate
 	if r.ProviderID != "" {
-		op = opGet // it looks at the VM and creates none
+		op = OpGet // it looks at the VM and creates none
 	}
 	b, important := a.budgets.of(op)
 	if err := b.take(r.Token, important); err != nil {
@@ -105,7 +105,7 @@ func (a *budgeted) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM,
 }
 
 func (a *budgeted) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
-	b, err := a.budgets.admit(opGet)
+	b, err := a.budgets.admit(OpGet)
 	if err != nil {
 		return cloud.VM{}, err
 	}

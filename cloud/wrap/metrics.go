@@ -2,8 +2,6 @@ package wrap
 
 import (
 	"context"
-	"errors"
-	"iter"
 	"strings"
 	"time"
 
@@ -54,9 +52,38 @@ func NewRecorder(r prometheus.Registerer) *Recorder {
 // Middleware measures the calls of accounts. Each counts as one request to the service "driver".
 func (m *Recorder) Middleware(clock Clock) cloud.Middleware {
 	clock = clock.withDefaults()
-	return func(info cloud.AccountInfo, next cloud.Account) cloud.Account {
-		return measured{layer{next}, m, strings.ToLower(info.Driver.Name), clock}
+	return Observe(func(info cloud.AccountInfo) Observer {
+		provider := strings.ToLower(info.Driver.Name)
+		return func(ctx context.Context, operation string, _ cloud.Ref) (context.Context, func(Answer)) {
+			start := clock.Now()
+			return ctx, func(a Answer) { m.call(provider, measuredAs(operation), clock.Now().Sub(start), a.Err) }
+		}
+	})
+}
+
+// measuredAs is the label of an operation; the first ones are MCM's.
+func measuredAs(operation string) string {
+	switch operation {
+	case opCreate:
+		return "create_machine"
+	case OpGet:
+		return "get_machine_status"
+	case opDelete:
+		return "delete_machine"
+	case opList:
+		return "list_machine"
+	case opCapacity:
+		return "get_capacity"
+	case opReboot:
+		return "reboot_machine"
+	case opConsole:
+		return "get_console"
+	case opRegister:
+		return "register_machine"
+	case opDeregister:
+		return "deregister_machine"
 	}
+	return strings.ReplaceAll(operation, " ", "_") // set_tags, record_retention, remove_boot_data
 }
 
 // call takes note of one call of a driver. Not finding a VM is no failure of
@@ -100,108 +127,4 @@ func errorCode(code cloud.Code) string {
 		return internal
 	}
 	return internal
-}
-
-type measured struct {
-	layer
-	m        *Recorder
-	provider string
-	clock    Clock
-}
-
-// done returns what takes note of a call that begins now.
-func (a measured) done(operation string) func(err error) {
-	start := a.clock.Now()
-	return func(err error) { a.m.call(a.provider, operation, a.clock.Now().Sub(start), err) }
-}
-
-func (a measured) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	done := a.done("create_machine")
-	vm, err := a.Account.Create(ctx, r)
-	done(err)
-	return vm, err
-}
-
-func (a measured) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
-	done := a.done("get_machine_status")
-	vm, err := a.Account.Get(ctx, r)
-	done(err)
-	return vm, err
-}
-
-func (a measured) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
-	done := a.done("delete_machine")
-	d, err := a.Account.Delete(ctx, r)
-	done(err)
-	return d, err
-}
-
-func (a measured) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
-	done := a.done("get_capacity")
-	capacity, err := a.Account.Capacity(ctx, c)
-	done(err)
-	return capacity, err
-}
-
-func (a measured) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
-	done := a.done("set_tags")
-	err := cloud.SetTags(ctx, a.Account, r, obsolete)
-	done(err)
-	return err
-}
-
-func (a measured) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) error {
-	done := a.done("record_retention")
-	err := cloud.RecordRetention(ctx, a.Account, c, parts)
-	done(err)
-	return err
-}
-
-func (a measured) Reboot(ctx context.Context, r cloud.Ref) error {
-	done := a.done("reboot_machine")
-	err := cloud.Reboot(ctx, a.Account, r)
-	done(err)
-	return err
-}
-
-func (a measured) Console(ctx context.Context, r cloud.Ref) (string, error) {
-	done := a.done("get_console")
-	text, err := cloud.Console(ctx, a.Account, r)
-	done(err)
-	return text, err
-}
-
-func (a measured) RemoveBootData(ctx context.Context, r cloud.Ref) error {
-	done := a.done("remove_boot_data")
-	err := cloud.RemoveBootData(ctx, a.Account, r)
-	done(err)
-	return err
-}
-
-func (a measured) Register(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
-	done := a.done("register_machine")
-	registered, err := cloud.Register(ctx, a.Account, r, places)
-	done(err)
-	return registered, err
-}
-
-func (a measured) Deregister(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
-	done := a.done("deregister_machine")
-	deregistered, err := cloud.Deregister(ctx, a.Account, r, places)
-	done(err)
-	return deregistered, err
-}
-
-func (a measured) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
-	return func(yield func(cloud.Resource, error) bool) {
-		done := a.done("list_machine")
-		var errs error
-		defer func() { done(errs) }()
-		for r, err := range a.Account.List(ctx, c, kinds...) {
-			errs = errors.Join(errs, err)
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
 }

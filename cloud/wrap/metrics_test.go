@@ -78,3 +78,20 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryCallIsMeasured: no operation is left out, and each has the name that dashboards know.
+func TestEveryCallIsMeasured(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	callAll(t, wrap.NewRecorder(reg).Middleware(wrap.Clock{})(info(), &account{}))
+	for _, operation := range []string{
+		"create_machine", "get_machine_status", "delete_machine", "get_capacity", "list_machine", "set_tags",
+		"record_retention", "reboot_machine", "get_console", "remove_boot_data", "register_machine", "deregister_machine",
+	} {
+		n := metric(t, reg, "mcm_cloud_api_driver_request_duration_seconds", "operation="+operation) +
+			metric(t, reg, "mcm_cloud_api_driver_requests_failed_total", "operation="+operation)
+		if n != 1 {
+			t.Errorf("%s: measured %v calls, want 1", operation, n)
+		}
+	}
+}

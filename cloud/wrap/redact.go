@@ -77,8 +77,8 @@ func (a *redactor) Create(ctx context.Context, r cloud.CreateRequest) (vm cloud.
 }
 
 func (a *redactor) Get(ctx context.Context, r cloud.Ref) (vm cloud.VM, err error) {
-	defer func() { err = a.fix(opGet, err, nil) }()
-	defer a.caught(opGet, &err)
+	defer func() { err = a.fix(OpGet, err, nil) }()
+	defer a.caught(OpGet, &err)
 	vm, err = a.Account.Get(ctx, r)
 	return a.cleaned(vm), err
 }

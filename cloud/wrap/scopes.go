@@ -103,14 +103,14 @@ func (a *scoped) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, e
 
 // Get returns the VM of r as the account of its record shows it.
 func (a *scoped) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
-	pair, certain, err := a.compare(ctx, opGet, r)
+	pair, certain, err := a.compare(ctx, OpGet, r)
 	switch {
 	case err != nil:
 		return cloud.VM{}, err
 	case certain:
 		return a.Account.Get(ctx, r)
 	}
-	return a.look(ctx, opGet, r, pair)
+	return a.look(ctx, OpGet, r, pair)
 }
 
 // Delete removes, and calls gone, only what was in this account.

@@ -75,7 +75,7 @@ func (a timed) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, err
 }
 
 func (a timed) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
-	ctx, cancel, said := limit(ctx, opGet, a.t.Get)
+	ctx, cancel, said := limit(ctx, OpGet, a.t.Get)
 	defer cancel()
 	vm, err := a.Account.Get(ctx, r)
 	return vm, said(err)

@@ -3,10 +3,8 @@ package wrap
 import (
 	"context"
 	"errors"
-	"iter"
 	"strings"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -37,19 +35,29 @@ const (
 // codeDone is the code of a call without error.
 const codeDone = "OK"
 
-// Trace makes a span of each call. It belongs around Redact, whose reasons are free of secrets.
+// Trace makes a span of each call but those that read consoles. It belongs around Redact, whose
+// reasons are free of secrets.
 func Trace(start StartSpan) cloud.Middleware {
 	attempts := &attempts{made: map[attempt]int{}}
-	return func(info cloud.AccountInfo, next cloud.Account) cloud.Account {
-		return traced{layer{next}, start, strings.ToLower(info.Driver.Name), attempts}
-	}
-}
-
-type traced struct {
-	layer
-	start    StartSpan
-	provider string
-	attempts *attempts
+	return Observe(func(info cloud.AccountInfo) Observer {
+		provider := strings.ToLower(info.Driver.Name)
+		return func(ctx context.Context, operation string, r cloud.Ref) (context.Context, func(Answer)) {
+			if operation == opConsole {
+				return ctx, func(Answer) {}
+			}
+			ctx, span := start(ctx, r.OwnerID, operation)
+			s := spanned{span, attempts, attempt{r.OwnerID, operation}}
+			known := []attribute.KeyValue{
+				attrProvider.String(provider), attrOperation.String(operation), attrClass.String(r.Class.Name),
+			}
+			if r.OwnerID != "" {
+				known = append(known, attrMachine.String(r.Name), attrOwner.String(r.OwnerID),
+					attrAttempt.Int(attempts.next(s.which)))
+			}
+			span.SetAttributes(known...)
+			return ctx, s.end
+		}
+	})
 }
 
 // spanned is a call whose span has begun.
@@ -59,28 +67,13 @@ type spanned struct {
 	which    attempt
 }
 
-// begin begins the span of a call.
-func (a traced) begin(ctx context.Context, operation string, r cloud.Ref) (context.Context, spanned) {
-	ctx, span := a.start(ctx, r.OwnerID, operation)
-	s := spanned{span, a.attempts, attempt{r.OwnerID, operation}}
-	known := []attribute.KeyValue{
-		attrProvider.String(a.provider), attrOperation.String(operation), attrClass.String(r.Class.Name),
-	}
-	if r.OwnerID != "" {
-		known = append(known, attrMachine.String(r.Name), attrOwner.String(r.OwnerID),
-			attrAttempt.Int(a.attempts.next(s.which)))
-	}
-	span.SetAttributes(known...)
-	return ctx, s
-}
-
-// end ends the span; wait is what the answer of a call without error asks for before the next one,
-// 0 if there is to be none.
-func (s spanned) end(err error, wait time.Duration) {
-	code, reason := codeDone, ""
-	if err != nil {
-		code = cloud.CodeOf(err).String()
-		if e, ok := errors.AsType[*cloud.Error](err); ok {
+// end ends the span.
+func (s spanned) end(a Answer) {
+	code := codeDone
+	reason, wait := "", a.RetryAfter
+	if a.Err != nil {
+		code = cloud.CodeOf(a.Err).String()
+		if e, ok := errors.AsType[*cloud.Error](a.Err); ok {
 			reason, wait = e.Reason, e.RetryAfter
 			s.span.SetAttributes(attrReason.String(reason))
 		}
@@ -90,7 +83,7 @@ func (s spanned) end(err error, wait time.Duration) {
 		s.span.SetAttributes(attrRetryAfter.Float64(wait.Seconds()))
 	}
 	// That there is no VM is an answer.
-	if err != nil && cloud.CodeOf(err) != cloud.NotFound {
+	if a.Err != nil && cloud.CodeOf(a.Err) != cloud.NotFound {
 		s.span.SetStatus(codes.Error, strings.TrimSpace(code+" "+reason))
 	} else if wait == 0 {
 		s.attempts.done(s.which)
@@ -123,91 +116,7 @@ func (a *attempts) done(which attempt) {
 	if which.operation != opDelete {
 		return
 	}
-	for _, operation := range []string{opCreate, opGet, opTags, opReboot, opBootData, opRegister, opDeregister} {
+	for _, operation := range []string{opCreate, OpGet, opTags, opReboot, opBootData, opRegister, opDeregister} {
 		delete(a.made, attempt{which.ownerID, operation})
-	}
-}
-
-func (a traced) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	ctx, call := a.begin(ctx, opCreate, r.Ref)
-	vm, err := a.Account.Create(ctx, r)
-	call.end(err, vm.RetryAfter)
-	return vm, err
-}
-
-func (a traced) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
-	ctx, call := a.begin(ctx, opGet, r)
-	vm, err := a.Account.Get(ctx, r)
-	call.end(err, 0)
-	return vm, err
-}
-
-func (a traced) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
-	ctx, call := a.begin(ctx, opDelete, r)
-	d, err := a.Account.Delete(ctx, r)
-	call.end(err, d.RetryAfter)
-	return d, err
-}
-
-func (a traced) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
-	ctx, call := a.begin(ctx, opCapacity, cloud.Ref{Class: c})
-	capacity, err := a.Account.Capacity(ctx, c)
-	call.end(err, 0)
-	return capacity, err
-}
-
-func (a traced) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
-	ctx, call := a.begin(ctx, opTags, r)
-	err := cloud.SetTags(ctx, a.Account, r, obsolete)
-	call.end(err, 0)
-	return err
-}
-
-func (a traced) RecordRetention(ctx context.Context, c cloud.Class, parts []cloud.Resource) error {
-	ctx, call := a.begin(ctx, opRetention, cloud.Ref{Class: c})
-	err := cloud.RecordRetention(ctx, a.Account, c, parts)
-	call.end(err, 0)
-	return err
-}
-
-func (a traced) Reboot(ctx context.Context, r cloud.Ref) error {
-	ctx, call := a.begin(ctx, opReboot, r)
-	err := cloud.Reboot(ctx, a.Account, r)
-	call.end(err, 0)
-	return err
-}
-
-func (a traced) RemoveBootData(ctx context.Context, r cloud.Ref) error {
-	ctx, call := a.begin(ctx, opBootData, r)
-	err := cloud.RemoveBootData(ctx, a.Account, r)
-	call.end(err, 0)
-	return err
-}
-
-func (a traced) Register(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
-	ctx, call := a.begin(ctx, opRegister, r)
-	registered, err := cloud.Register(ctx, a.Account, r, places)
-	call.end(err, registered.RetryAfter)
-	return registered, err
-}
-
-func (a traced) Deregister(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
-	ctx, call := a.begin(ctx, opDeregister, r)
-	deregistered, err := cloud.Deregister(ctx, a.Account, r, places)
-	call.end(err, deregistered.RetryAfter)
-	return deregistered, err
-}
-
-func (a traced) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
-	return func(yield func(cloud.Resource, error) bool) {
-		ctx, call := a.begin(ctx, opList, cloud.Ref{Class: c})
-		var errs error
-		defer func() { call.end(errs, 0) }()
-		for r, err := range a.Account.List(ctx, c, kinds...) {
-			errs = errors.Join(errs, err)
-			if !yield(r, err) {
-				return
-			}
-		}
 	}
 }

@@ -162,36 +162,44 @@ func TestTraceHasNoSecret(t *testing.T) {
 	}
 }
 
-// TestEveryCallHasItsSpan: no operation is left out, and each has its answer.
-func TestEveryCallHasItsSpan(t *testing.T) {
-	t.Parallel()
-	start, spans := recorded()
-	below := &account{}
-	a := wrap.Trace(start)(info(), below)
-	r := request("1")
-	ctx := t.Context()
+// callAll makes one call of each operation on a.
+func callAll(t *testing.T, a cloud.Account) {
+	t.Helper()
+	r, ctx := request("1"), t.Context()
 	_, _ = a.Create(ctx, r)
 	_, _ = a.Get(ctx, r.Ref)
 	_, _ = a.Delete(ctx, r.Ref)
 	_, _ = a.Capacity(ctx, r.Class)
 	_, _ = listAll(ctx, a, r.Class)
 	_ = cloud.SetTags(ctx, a, r.Ref, nil)
+	_ = cloud.RecordRetention(ctx, a, r.Class, nil)
 	_ = cloud.Reboot(ctx, a, r.Ref)
+	_, _ = cloud.Console(ctx, a, r.Ref)
 	_ = cloud.RemoveBootData(ctx, a, r.Ref)
 	_, _ = cloud.Register(ctx, a, r.Ref, nil)
 	_, _ = cloud.Deregister(ctx, a, r.Ref, nil)
+}
+
+// TestEveryCallHasItsSpan: no operation is left out, and each has its answer.
+func TestEveryCallHasItsSpan(t *testing.T) {
+	t.Parallel()
+	start, spans := recorded()
+	below := &account{}
+	callAll(t, wrap.Trace(start)(info(), below))
 	var got []string
 	for _, s := range spans.Ended() {
 		got = append(got, s.Name())
 	}
 	want := []string{
-		"create VM", "get VM", "delete VM", "look up capacity", "list resources", "set tags", "reboot VM",
-		"remove boot data", "register VM", "deregister VM",
+		"create VM", "get VM", "delete VM", "look up capacity", "list resources", "set tags",
+		"record retention", "reboot VM", "remove boot data", "register VM", "deregister VM",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("spans of %q, want %q", got, want)
 	}
-	for _, op := range []string{"create", "get", "delete", "capacity", "list", "tags", "register", "deregister"} {
+	for _, op := range []string{
+		"create", "get", "delete", "capacity", "list", "tags", "retention", "register", "deregister",
+	} {
 		if below.made(op) != 1 {
 			t.Errorf("%d calls of %s below, want 1", below.made(op), op)
 		}

@@ -125,7 +125,7 @@ func (l layer) Deregister(ctx context.Context, r cloud.Ref, places []string) (cl
 // The operations, as errors and metrics name them.
 const (
 	opCreate     = "create VM"
-	opGet        = "get VM"
+	OpGet        = "get VM"
 	opDelete     = "delete VM"
 	opList       = "list resources"
 	opCapacity   = "look up capacity"

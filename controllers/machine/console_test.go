@@ -16,7 +16,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 )
 
 // pass is one reconcile of a Machine: what it has read, the objects as they are

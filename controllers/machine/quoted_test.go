@@ -16,7 +16,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/effects"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/logging"
 )
 
 // quotedToken is a credential of which a cloud quotes the first half.
@@ -62,7 +62,7 @@ func TestQuotedTokenIsShownNowhere(t *testing.T) {
 			w := newEnv(t, interceptor.Funcs{})
 			w.editSecret(func(s *corev1.Secret) { s.Data["secretKey"] = []byte(quotedToken) })
 			clouds, err := cloud.NewRegistry([]cloud.Driver{quotingDriver{w.cloud.Driver(), login}}, w.clock.Now,
-				wrap.Redact(nil), effects.Account)
+				wrap.Redact(nil), logging.Account)
 			w.Must(err)
 			d := w.controller.Deps
 			d.Clouds = clouds

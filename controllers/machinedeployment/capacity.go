@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
@@ -38,9 +39,10 @@ func (s *scope) offerCapacity(ctx context.Context) (bool, error) {
 	}
 	s.applyCapacity(capacityOf(class.NodeTemplate, &s.d.Spec.Template.Spec.NodeTemplateSpec))
 	if s.bounds.Replicas == 0 && !s.capacityKnown() {
-		s.problems = append(s.problems, problem{
-			field: fmt.Sprintf("annotations %s and %s", machinev1.CapacityCPUAnnotation, machinev1.CapacityMemoryAnnotation),
-			says: fmt.Sprintf("are missing: the autoscaler cannot scale from zero; give MachineClass %s a nodeTemplate, "+
+		s.problems = append(s.problems, cloud.Problem{
+			Severity: cloud.Warning,
+			Field:    fmt.Sprintf("annotations %s and %s", machinev1.CapacityCPUAnnotation, machinev1.CapacityMemoryAnnotation),
+			Message: fmt.Sprintf("are missing: the autoscaler cannot scale from zero; give MachineClass %s a nodeTemplate, "+
 				"or set them", class.Name),
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -49,7 +50,7 @@ type scope struct {
 	// selector and bounds are only set if d is valid.
 	selector labels.Selector
 	bounds   rollout.Bounds
-	problems []problem
+	problems []cloud.Problem
 	// invalid is true if nothing is done until a person corrects d.
 	invalid bool
 

@@ -92,10 +92,10 @@ func (s *scope) emitProblemEvents(status *machinev1.MachineDeploymentStatus) {
 	}
 	for _, x := range s.problems {
 		reason := machinev1.ReasonInvalidSpec
-		if selectsAll(s.d) && x.field == "spec.selector" {
+		if selectsAll(s.d) && x.Field == "spec.selector" {
 			reason = machinev1.EventSelectingAll
 		}
-		s.emitWarning(reason, "%s", capitalize(x.String()))
+		s.emitWarning(reason, "%s", capitalize(textOf(x)))
 	}
 }
 
@@ -196,7 +196,7 @@ func (s *scope) progress(status *machinev1.MachineDeploymentStatus) *machinev1.P
 	if len(s.problems) > 0 {
 		texts := make([]string, len(s.problems))
 		for i, x := range s.problems {
-			texts[i] = x.String()
+			texts[i] = textOf(x)
 		}
 		former := specValidCondition(&s.d.Status)
 		if former != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -25,38 +26,24 @@ const maxNameLength = validation.DNS1123SubdomainMaxLength - 12
 // maxQuoted is how many bytes of an annotation's value a message quotes.
 const maxQuoted = 60
 
-// A problem is what a person has to correct in a MachineDeployment.
-type problem struct {
-	// field is its path; an annotation is named as people say it.
-	field string
-	// says is what is wrong with the field, and what to do.
-	says string
-	// fatal is true if nothing is done until the field is corrected. Otherwise the
-	// field is ignored.
-	fatal bool
+// textOf is what users read of a problem: the message goes on after the field.
+func textOf(p cloud.Problem) string { return p.Field + " " + p.Message }
+
+// blocks is a problem that blocks all work on the deployment, as fmt.Sprintf makes it.
+func blocks(field, format string, args ...any) cloud.Problem {
+	return cloud.Problem{Severity: cloud.BlocksAll, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// String names the field and says what to do.
-func (p problem) String() string { return p.field + " " + p.says }
+// Check returns what a person has to correct in a MachineDeployment, as its controller reports it
+// where there is a cluster with nodes. A field with a warning is ignored; every other problem blocks
+// all work on the deployment.
+func Check(d *machinev1.MachineDeployment) []cloud.Problem { return problemsOf(d, true) }
 
-// fatal is a problem of a field, as fmt.Sprintf makes it.
-func fatal(field, format string, args ...any) problem {
-	return problem{field: field, says: fmt.Sprintf(format, args...), fatal: true}
-}
-
-// Check passes what a person has to correct in a MachineDeployment to found, as its controller
-// reports it where there is a cluster with nodes. Without works, nothing is done before.
-func Check(d *machinev1.MachineDeployment, found func(field, says string, works bool)) {
-	for _, p := range problemsOf(d, true) {
-		found(p.field, p.says, !p.fatal)
-	}
-}
-
-// validate finds the problems of the deployment; if none is fatal, it resolves
+// validate finds the problems of the deployment; if none blocks it, it resolves
 // selector and bounds.
 func (s *scope) validate() {
 	s.problems = problemsOf(s.d, s.Target != nil)
-	s.invalid = slices.ContainsFunc(s.problems, func(x problem) bool { return x.fatal })
+	s.invalid = slices.ContainsFunc(s.problems, func(x cloud.Problem) bool { return x.Severity == cloud.BlocksAll })
 	if s.invalid {
 		return
 	}
@@ -71,104 +58,104 @@ func selectsAll(d *machinev1.MachineDeployment) bool {
 	return s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// problemsOf returns the problems of d, fatal ones first. target is true if there
+// problemsOf returns the problems of d, warnings last. target is true if there
 // is a cluster with nodes.
-func problemsOf(d *machinev1.MachineDeployment, target bool) []problem {
+func problemsOf(d *machinev1.MachineDeployment, target bool) []cloud.Problem {
 	return slices.Concat(selectorProblems(d), templateProblems(d), strategyProblems(d, target), annotationProblems(d))
 }
 
-func selectorProblems(d *machinev1.MachineDeployment) []problem {
-	var found []problem
+func selectorProblems(d *machinev1.MachineDeployment) []cloud.Problem {
+	var found []cloud.Problem
 	if len(d.Name) > maxNameLength {
-		found = append(found, fatal("metadata.name", "has %d characters: use at most %d, names of machines are longer",
+		found = append(found, blocks("metadata.name", "has %d characters: use at most %d, names of machines are longer",
 			len(d.Name), maxNameLength))
 	}
 	if d.Spec.Replicas < 0 {
-		found = append(found, fatal("spec.replicas", "is %d: set it to 0 or more", d.Spec.Replicas))
+		found = append(found, blocks("spec.replicas", "is %d: set it to 0 or more", d.Spec.Replicas))
 	}
 	if d.Spec.Selector == nil {
-		return append(found, fatal("spec.selector", "is missing: select labels that spec.template.metadata.labels has"))
+		return append(found, blocks("spec.selector", "is missing: select labels that spec.template.metadata.labels has"))
 	}
 	if selectsAll(d) {
-		return append(found, fatal("spec.selector", "is empty and would select all machines: select labels that "+
+		return append(found, blocks("spec.selector", "is empty and would select all machines: select labels that "+
 			"spec.template.metadata.labels has"))
 	}
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
-		return append(found, fatal("spec.selector", "is invalid, correct it: %v", err))
+		return append(found, blocks("spec.selector", "is invalid, correct it: %v", err))
 	}
 	if !selector.Matches(labels.Set(d.Spec.Template.Labels)) {
-		found = append(found, fatal("spec.selector", "%q does not match spec.template.metadata.labels: add the "+
+		found = append(found, blocks("spec.selector", "%q does not match spec.template.metadata.labels: add the "+
 			"labels there", selector))
 	}
 	return found
 }
 
-func templateProblems(d *machinev1.MachineDeployment) []problem {
-	var found []problem
+func templateProblems(d *machinev1.MachineDeployment) []cloud.Problem {
+	var found []cloud.Problem
 	class := d.Spec.Template.Spec.Class
 	if class.Name == "" {
-		found = append(found, fatal("spec.template.spec.class.name", "is missing: name a MachineClass"))
+		found = append(found, blocks("spec.template.spec.class.name", "is missing: name a MachineClass"))
 	}
 	if class.Kind == "" {
-		found = append(found, fatal("spec.template.spec.class.kind", "is missing: set it to MachineClass"))
+		found = append(found, blocks("spec.template.spec.class.kind", "is missing: set it to MachineClass"))
 	}
 	return found
 }
 
-func strategyProblems(d *machinev1.MachineDeployment, target bool) []problem {
+func strategyProblems(d *machinev1.MachineDeployment, target bool) []cloud.Problem {
 	strategy := d.Spec.Strategy
 	switch strategy.Type {
 	case machinev1.RecreateStrategyType:
 		return nil
 	case machinev1.RollingUpdateStrategyType:
 		if strategy.RollingUpdate == nil {
-			return []problem{fatal("spec.strategy.rollingUpdate", "is missing: give it maxSurge and maxUnavailable")}
+			return []cloud.Problem{blocks("spec.strategy.rollingUpdate", "is missing: give it maxSurge and maxUnavailable")}
 		}
 		return boundProblems("spec.strategy.rollingUpdate", strategy.RollingUpdate.UpdateConfiguration)
 	case machinev1.InPlaceUpdateStrategyType:
 		return inPlaceProblems(strategy.InPlaceUpdate, target)
 	}
-	return []problem{fatal("spec.strategy.type", "is %q: set it to RollingUpdate, Recreate or InPlaceUpdate",
+	return []cloud.Problem{blocks("spec.strategy.type", "is %q: set it to RollingUpdate, Recreate or InPlaceUpdate",
 		strategy.Type)}
 }
 
-func inPlaceProblems(update *machinev1.InPlaceUpdateMachineDeployment, target bool) []problem {
+func inPlaceProblems(update *machinev1.InPlaceUpdateMachineDeployment, target bool) []cloud.Problem {
 	if update == nil {
-		return []problem{fatal("spec.strategy.inPlaceUpdate",
+		return []cloud.Problem{blocks("spec.strategy.inPlaceUpdate",
 			"is missing: give it maxSurge, maxUnavailable and orchestrationType")}
 	}
 	found := boundProblems("spec.strategy.inPlaceUpdate", update.UpdateConfiguration)
 	if o := update.OrchestrationType; o != machinev1.OrchestrationTypeAuto && o != machinev1.OrchestrationTypeManual {
-		found = append(found, fatal("spec.strategy.inPlaceUpdate.orchestrationType", "is %q: set it to Auto or Manual", o))
+		found = append(found, blocks("spec.strategy.inPlaceUpdate.orchestrationType", "is %q: set it to Auto or Manual", o))
 	}
 	if !target {
-		found = append(found, fatal("spec.strategy.type", "InPlaceUpdate needs a target cluster: use RollingUpdate, "+
+		found = append(found, blocks("spec.strategy.type", "InPlaceUpdate needs a target cluster: use RollingUpdate, "+
 			"or start the manager with --target-kubeconfig"))
 	}
 	return found
 }
 
-func boundProblems(path string, c machinev1.UpdateConfiguration) []problem {
-	var found []problem
+func boundProblems(path string, c machinev1.UpdateConfiguration) []cloud.Problem {
+	var found []cloud.Problem
 	for name, value := range map[string]*intstr.IntOrString{"maxSurge": c.MaxSurge, "maxUnavailable": c.MaxUnavailable} {
 		if _, err := rollout.ResolveIntOrPercent(name, value, 1, true); err != nil {
-			found = append(found, fatal(path+"."+name, "%s: set it to a number or a percentage, 0 or more",
+			found = append(found, blocks(path+"."+name, "%s: set it to a number or a percentage, 0 or more",
 				strings.TrimPrefix(err.Error(), name+" ")))
 		}
 	}
-	slices.SortFunc(found, func(a, b problem) int { return strings.Compare(a.field, b.field) })
+	slices.SortFunc(found, func(a, b cloud.Problem) int { return strings.Compare(a.Field, b.Field) })
 	return found
 }
 
 // annotationProblems are about annotations that are read here or copied from here
 // to the machines. Annotations that cannot be parsed are ignored.
-func annotationProblems(d *machinev1.MachineDeployment) []problem {
-	var found []problem
+func annotationProblems(d *machinev1.MachineDeployment) []cloud.Problem {
+	var found []cloud.Problem
 	wrong := func(path string, annotations map[string]string, key, remedy string, ok func(string) bool) {
 		if value, set := annotations[key]; set && !ok(value) {
 			says := fmt.Sprintf("%q is ignored: %s", message.Truncate(value, maxQuoted), remedy)
-			found = append(found, problem{field: path + " " + key, says: says})
+			found = append(found, cloud.Problem{Severity: cloud.Warning, Field: path + " " + key, Message: says})
 		}
 	}
 	own, template := "annotation", "annotation of spec.template"

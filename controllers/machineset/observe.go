@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -26,7 +27,7 @@ type scope struct {
 	// selector of the set; nil if it has none that can be used.
 	selector labels.Selector
 	// problems of the set's spec and annotations.
-	problems []problem
+	problems []cloud.Problem
 	// machines that the set controls, sorted by name. claimMachines removes those
 	// whose labels do not match.
 	machines []*machinev1.Machine

@@ -2,6 +2,7 @@ package machineset
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,53 +14,45 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
-// problem is what a person has to correct in a MachineSet.
-type problem struct {
-	field  string // path
-	remedy string // what is wrong and what to do
-	// ignored is true if the set works as if the field were absent.
-	ignored bool
-}
-
-func (p problem) String() string { return p.field + ": " + p.remedy }
-
-// Check passes what a person has to correct in a MachineSet to found, as its controller reports it.
-// Without works, nothing is done before.
-func Check(set *machinev1.MachineSet, found func(field, says string, works bool)) {
+// Check returns what a person has to correct in a MachineSet, as its controller reports it. A field
+// with a warning is ignored; every other problem blocks all work on the set.
+func Check(set *machinev1.MachineSet) []cloud.Problem {
 	_, problems := validate(set)
-	for _, p := range problems {
-		found(p.field, p.remedy, p.ignored)
-	}
+	return problems
 }
 
-// validate returns the set's selector, nil if it cannot be used, and the problems
-// of the set. It accepts what MCM accepts, except for what makes MCM crash or
-// create Machines without end.
-func validate(set *machinev1.MachineSet) (labels.Selector, []problem) {
+// blocks is a problem that blocks all work on the set.
+func blocks(field, message string) cloud.Problem {
+	return cloud.Problem{Severity: cloud.BlocksAll, Field: field, Message: message}
+}
+
+// validate returns the set's selector, nil if it cannot be used, and its problems. It
+// accepts what MCM accepts, except for what makes MCM crash or create Machines without end.
+func validate(set *machinev1.MachineSet) (labels.Selector, []cloud.Problem) {
 	selector, problems := validateSelector(set)
 	if set.Spec.Replicas < 0 {
-		problems = append(problems, problem{field: "spec.replicas", remedy: "must not be negative"})
+		problems = append(problems, blocks("spec.replicas", "must not be negative"))
 	}
 	class := set.Spec.Template.Spec.Class
 	if class.Kind == "" {
-		problems = append(problems, problem{field: "spec.template.spec.class.kind", remedy: "must be set, to " +
-			machinev1.MachineClassKind})
+		problems = append(problems, blocks("spec.template.spec.class.kind", "must be set, to "+machinev1.MachineClassKind))
 	}
 	if class.Name == "" {
-		problems = append(problems, problem{field: "spec.template.spec.class.name", remedy: "must name a MachineClass"})
+		problems = append(problems, blocks("spec.template.spec.class.name", "must name a MachineClass"))
 	}
 	problems = append(problems, validateTemplateMeta(&set.Spec.Template.ObjectMeta)...)
 	return selector, append(problems, validateAnnotations(set)...)
 }
 
-func validateSelector(set *machinev1.MachineSet) (labels.Selector, []problem) {
-	wrong := func(remedy string) (labels.Selector, []problem) {
-		return nil, []problem{{field: "spec.selector", remedy: remedy}}
+func validateSelector(set *machinev1.MachineSet) (labels.Selector, []cloud.Problem) {
+	wrong := func(message string) (labels.Selector, []cloud.Problem) {
+		return nil, []cloud.Problem{blocks("spec.selector", message)}
 	}
 	if set.Spec.Selector == nil {
 		return wrong("must be set, to labels that the template has")
@@ -72,35 +65,31 @@ func validateSelector(set *machinev1.MachineSet) (labels.Selector, []problem) {
 		return wrong("must not be empty, because that selects every Machine; name labels that the template has")
 	}
 	if len(set.Spec.Template.Labels) == 0 {
-		return nil, []problem{{
-			field:  "spec.template.metadata.labels",
-			remedy: "must not be empty; add what spec.selector asks for",
-		}}
+		return nil, []cloud.Problem{blocks("spec.template.metadata.labels",
+			"must not be empty; add what spec.selector asks for")}
 	}
 	if !selector.Matches(labels.Set(set.Spec.Template.Labels)) {
-		return nil, []problem{{
-			field:  "spec.template.metadata.labels",
-			remedy: "must match spec.selector; add what it asks for, or correct it",
-		}}
+		return nil, []cloud.Problem{blocks("spec.template.metadata.labels",
+			"must match spec.selector; add what it asks for, or correct it")}
 	}
 	return selector, nil
 }
 
 // validateTemplateMeta finds metadata that the API server would reject in every Machine.
-func validateTemplateMeta(meta *metav1.ObjectMeta) []problem {
+func validateTemplateMeta(meta *metav1.ObjectMeta) []cloud.Problem {
 	path := field.NewPath("spec", "template", "metadata")
 	found := metavalidation.ValidateLabels(meta.Labels, path.Child("labels"))
 	found = append(found, validation.ValidateAnnotations(meta.Annotations, path.Child("annotations"))...)
 	found = append(found, validation.ValidateFinalizers(meta.Finalizers, path.Child("finalizers"))...)
-	problems := make([]problem, len(found))
+	problems := make([]cloud.Problem, len(found))
 	for i, err := range found {
-		problems[i] = problem{field: err.Field, remedy: "correct it: " + err.ErrorBody()}
+		problems[i] = blocks(err.Field, "correct it: "+err.ErrorBody())
 	}
 	return problems
 }
 
 // validateAnnotations finds annotations that cannot be parsed. They are ignored.
-func validateAnnotations(set *machinev1.MachineSet) []problem {
+func validateAnnotations(set *machinev1.MachineSet) []cloud.Problem {
 	readers := []struct {
 		key   string
 		want  string
@@ -124,16 +113,15 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 			return err
 		}},
 	}
-	var problems []problem
+	var problems []cloud.Problem
 	for _, r := range readers {
 		value, found := set.Annotations[r.key]
 		if !found || r.parse(value) == nil {
 			continue
 		}
-		problems = append(problems, problem{
-			field:   fmt.Sprintf("metadata.annotations[%s]", r.key),
-			remedy:  r.want + "; it is ignored, correct or remove it",
-			ignored: true,
+		problems = append(problems, cloud.Problem{
+			Severity: cloud.Warning, Field: fmt.Sprintf("metadata.annotations[%s]", r.key),
+			Message: r.want + "; it is ignored, correct or remove it",
 		})
 	}
 	return problems
@@ -141,12 +129,7 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 
 // invalid reports whether nothing is done until a person corrects the set.
 func (s *scope) invalid() bool {
-	for _, found := range s.problems {
-		if !found.ignored {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.problems, func(p cloud.Problem) bool { return p.Severity == cloud.BlocksAll })
 }
 
 // problemText returns the message about all problems; "" if there are none.

@@ -17,7 +17,7 @@ import (
 
 // capacity applies the virtual capacity of the class to the Node, and removes what an
 // earlier one had. Without a class nothing changes: the cache may be behind.
-func capacity(want *corev1.Node, class *machinev1.MachineClass) []problem {
+func capacity(want *corev1.Node, class *machinev1.MachineClass) []nodetemplate.Problem {
 	if class == nil {
 		return nil
 	}
@@ -56,12 +56,12 @@ func replaceCapacity(want *corev1.Node, last, virtual corev1.ResourceList) {
 
 // virtualCapacity returns the valid part of the class's virtual capacity. A resource
 // that the kubelet reports is invalid: both would overwrite it for ever.
-func virtualCapacity(class *machinev1.MachineClass) (corev1.ResourceList, []problem) {
+func virtualCapacity(class *machinev1.MachineClass) (corev1.ResourceList, []nodetemplate.Problem) {
 	out := corev1.ResourceList{}
 	if class.NodeTemplate == nil {
 		return out, nil
 	}
-	var problems []problem
+	var problems []nodetemplate.Problem
 	for _, name := range slices.Sorted(maps.Keys(class.NodeTemplate.VirtualCapacity)) {
 		quantity := class.NodeTemplate.VirtualCapacity[name]
 		wrong := ""
@@ -74,7 +74,7 @@ func virtualCapacity(class *machinev1.MachineClass) (corev1.ResourceList, []prob
 			wrong = "its quantity must be a whole number from 0"
 		}
 		if wrong != "" {
-			problems = append(problems, problem{eventInvalidTemplate, fmt.Sprintf(
+			problems = append(problems, nodetemplate.Problem{Text: fmt.Sprintf(
 				"MachineClass %s: nodeTemplate.virtualCapacity: %q is not applied to the node: %s", class.Name, name, wrong)})
 			continue
 		}
@@ -85,13 +85,13 @@ func virtualCapacity(class *machinev1.MachineClass) (corev1.ResourceList, []prob
 
 // lastCapacity returns the virtual capacity that was applied last, and whether
 // that is known. One that cannot be read counts as empty.
-func lastCapacity(node *corev1.Node) (last corev1.ResourceList, known bool, broken []problem) {
+func lastCapacity(node *corev1.Node) (last corev1.ResourceList, known bool, broken []nodetemplate.Problem) {
 	text, ok := node.Annotations[machinev1.LastAppliedVirtualCapacityAnnotation]
 	if !ok {
 		return nil, false, nil
 	}
 	if err := json.Unmarshal([]byte(text), &last); err != nil {
-		return nil, false, []problem{{eventInvalidAnnotation, nodetemplate.Unreadable(node,
+		return nil, false, []nodetemplate.Problem{{Note: true, Text: nodetemplate.Unreadable(node,
 			machinev1.LastAppliedVirtualCapacityAnnotation,
 			"capacity that is not in the virtualCapacity of the MachineClass any more", err)}}
 	}

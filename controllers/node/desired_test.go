@@ -311,8 +311,8 @@ func TestProblems(t *testing.T) {
 				t.Fatalf("problems %v, want %d: %s", problems, len(tc.want), tc.reason)
 			}
 			for i, want := range tc.want {
-				if !strings.Contains(problems[i].text, want) {
-					t.Errorf("problem %q, want %q in it: %s", problems[i].text, want, tc.reason)
+				if !strings.Contains(problems[i].Text, want) {
+					t.Errorf("problem %q, want %q in it: %s", problems[i].Text, want, tc.reason)
 				}
 			}
 			if _, held := got.Annotations[machinev1.NodeMachineAnnotation]; !held || got.Finalizers == nil {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/nodetemplate"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
@@ -26,7 +27,7 @@ func (c *Controller) sync(ctx context.Context, o *observation) error {
 	if err != nil {
 		return err
 	}
-	wanted := func(node *corev1.Node) (*corev1.Node, []problem) {
+	wanted := func(node *corev1.Node) (*corev1.Node, []nodetemplate.Problem) {
 		want, problems := desired(node, m, class)
 		if rollout {
 			disableScaleDown(want)
@@ -38,7 +39,11 @@ func (c *Controller) sync(ctx context.Context, o *observation) error {
 		return nil
 	}
 	for _, p := range problems {
-		c.Events.Event(m, corev1.EventTypeWarning, p.reason, p.text)
+		reason := eventInvalidTemplate
+		if p.Note {
+			reason = eventInvalidAnnotation
+		}
+		c.Events.Event(m, corev1.EventTypeWarning, reason, p.Text)
 	}
 	node := o.node
 	if !equality.Semantic.DeepEqual(want.Status.Capacity, node.Status.Capacity) {

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 	"github.com/capmcm/cluster-api-provider-mcm/test/guests/qemu"
 )
 
-var update = flag.Bool("update", false, "write the consoles to the samples of explain/console")
+var update = flag.Bool("update", false, "write the consoles to the samples of internal/console")
 
-// samples are the consoles that explain/console is tested with, by CAUSE.NAME.txt.
-const samples = "../../explain/console/testdata/boots"
+// samples are the consoles that internal/console is tested with, by CAUSE.NAME.txt.
+const samples = "../../internal/console/testdata/boots"
 
 // failure is a boot that goes wrong.
 type failure struct {

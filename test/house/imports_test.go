@@ -58,9 +58,8 @@ var parts = map[string]part{
 
 	"naming": {ours: []string{"api"}, theirs: []string{"github.com/google/uuid", "k8s.io/apimachinery/"}},
 
-	// What the console of a machine that did not join says is explained by one table, for all.
 	"controllers/internal": {ours: []string{
-		"api", "bootstrap", "bootstrap/bootdata", "cloud", "explain/console", "explain/redact", "fence", "naming",
+		"api", "bootstrap", "bootstrap/bootdata", "cloud", "fence", "internal/console", "internal/redact", "naming",
 	}, theirs: kubernetes},
 	"controllers/metrics": {
 		ours:   []string{"api", "controllers/internal"},
@@ -68,7 +67,7 @@ var parts = map[string]part{
 	},
 	"controllers/*": {ours: []string{
 		"api", "bootstrap", "bootstrap/*", "bootstrap/bootdata", "cloud", "controllers/internal",
-		"controllers/metrics", "explain/console", "fence", "kubeconfig", "naming",
+		"controllers/metrics", "fence", "internal/console", "kubeconfig", "naming",
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{
 		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",
@@ -82,10 +81,14 @@ var parts = map[string]part{
 
 	// The library below kubectl mcm tree and why: it knows the APIs, and the names of bootstrap tokens
 	// and of traces.
-	"explain": {ours: []string{"api", "bootstrap/*", "explain/console", "naming"}, theirs: kubernetes},
-	// What a controller needs of it, too: tables, without the rest.
-	"explain/console": {},
-	"explain/redact":  {theirs: []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
+	"explain": {ours: []string{"api", "bootstrap/*", "internal/console", "naming"}, theirs: kubernetes},
+
+	// What controllers and kubectl mcm share: one table of what the console of a machine that did not
+	// join says, and one of what is redacted.
+	"internal/console": {},
+	// What the manager does to clusters and clouds, for its log.
+	"internal/logging": {ours: []string{"cloud", "cloud/wrap"}, theirs: kubernetes},
+	"internal/redact":  {theirs: []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
 
 	// Traces of machines' lives, for the manager.
 	"tracing": {
@@ -95,7 +98,7 @@ var parts = map[string]part{
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{
 		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "fence",
-		"kubeconfig", "tracing",
+		"internal/logging", "kubeconfig", "tracing",
 	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag", "go.opentelemetry.io/otel"},
 		kubernetes...)},
 
@@ -209,6 +212,7 @@ func TestImportRulesBite(t *testing.T) {
 		"a controller knows the contract":          {"controllers/machine", module + "/cloud", true},
 		"a controller has the shared parts":        {"controllers/machine", module + "/controllers/internal/vm", true},
 		"shared parts know no controller":          {"controllers/internal/vm", module + "/controllers/machine", false},
+		"a controller explains nothing to kubectl": {"controllers/machine", module + "/explain", false},
 		"the API knows nothing of ours":            {"api/machine/v1alpha1", module + "/cloud", false},
 		"SDKs stay out of controllers":             {"controllers/machine", "github.com/gophercloud/gophercloud/v2", false},
 		"SDKs stay out of the manager":             {"cmd/manager", "github.com/vmware/govmomi", false},

@@ -41,7 +41,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 

@@ -24,7 +24,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/redact"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/redact"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/redact"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/redact"
 )
 
 // stdout stands for standard output in --output.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 )
 
 // longest is how much of a file is read: more than any cloud keeps of a console.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/console"
-	verdicts "github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	verdicts "github.com/capmcm/cluster-api-provider-mcm/internal/console"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/redact"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/redact"
 )
 
 // mostObjects is how many objects a file explains one by one, those first that lack something.

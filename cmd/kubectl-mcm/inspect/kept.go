@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 )
 
 // Kept returns the consoles that the manager has kept: of a pool those of its last machines that

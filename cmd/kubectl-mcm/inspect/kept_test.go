@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/fleet"
 )

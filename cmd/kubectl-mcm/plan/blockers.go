@@ -16,8 +16,8 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	classes "github.com/capmcm/cluster-api-provider-mcm/controllers/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/forecast"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 )
 
@@ -41,7 +41,7 @@ func (v *verdict) usable(ctx context.Context, name string) {
 			return
 		}
 	}
-	check, err := machineclass.CheckObject(ctx, v.drivers, noSecrets{class}, class)
+	check, err := classes.CheckObject(ctx, v.drivers, noSecrets{class}, class)
 	if err != nil {
 		v.unread("MachineClass "+name, err)
 		return

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/forecast"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machinedeployment"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineset"
@@ -18,7 +19,7 @@ import (
 // nativeDeployment plays the change of a MachineDeployment through.
 func (v *verdict) nativeDeployment(ctx context.Context, before, after *machinev1.MachineDeployment) error {
 	v.Rule = ruleTemplate
-	if v.wrong(func(found func(field, says string, works bool)) { machinedeployment.Check(after, found) }) {
+	if v.wrong(machinedeployment.Check(after)) {
 		return nil
 	}
 	seen := forecast.Observed{Sets: v.sets, Machines: v.space.machines}
@@ -46,16 +47,15 @@ func (v *verdict) nativeDeployment(ctx context.Context, before, after *machinev1
 }
 
 // wrong refuses the change if the controller does, and notes what it ignores.
-func (v *verdict) wrong(check func(func(field, says string, works bool))) bool {
-	refused := false
-	check(func(field, says string, works bool) {
-		if works {
-			v.Notes = append(v.Notes, field+" "+says)
-			return
+func (v *verdict) wrong(problems []cloud.Problem) (refused bool) {
+	for _, p := range problems {
+		if p.Severity == cloud.Warning {
+			v.Notes = append(v.Notes, p.Field+" "+p.Message)
+			continue
 		}
-		v.refuse(ruleController, "Spec", field+" "+says)
+		v.refuse(ruleController, "Spec", p.Field+" "+p.Message)
 		refused = true
-	})
+	}
 	return refused
 }
 
@@ -96,7 +96,7 @@ func (v *verdict) whenResumed(after *machinev1.MachineDeployment, seen forecast.
 // nativeSet judges a MachineSet.
 func (v *verdict) nativeSet(ctx context.Context, after *machinev1.MachineSet) error {
 	v.Rule = ruleSet
-	if v.wrong(func(found func(field, says string, works bool)) { machineset.Check(after, found) }) {
+	if v.wrong(machineset.Check(after)) {
 		return nil
 	}
 	var d *machinev1.MachineDeployment

@@ -14,22 +14,22 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/bootdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
+	classes "github.com/capmcm/cluster-api-provider-mcm/controllers/class"
 )
 
 // class lets its driver judge a class and its Secrets, by the rules of those who name it.
 func (s subject) class(ctx context.Context, class *machinev1.MachineClass) error {
 	users := s.manifests.users(class)
-	var checks []machineclass.Check
+	var checks []classes.Check
 	if users[native] || !users[clusterAPI] && !users[bootData] {
-		found, err := machineclass.CheckObject(ctx, s.clouds, s.manifests, class)
+		found, err := classes.CheckObject(ctx, s.clouds, s.manifests, class)
 		if err != nil {
 			return err
 		}
 		checks = append(checks, found)
 	}
 	if users[clusterAPI] || users[bootData] {
-		found, err := machineclass.CheckForClusterAPI(ctx, s.clouds, s.manifests, class)
+		found, err := classes.CheckForClusterAPI(ctx, s.clouds, s.manifests, class)
 		if err != nil {
 			return err
 		}
@@ -40,19 +40,14 @@ func (s subject) class(ctx context.Context, class *machinev1.MachineClass) error
 }
 
 // problems adds what was found, each once: both APIs find mostly the same.
-func (s subject) problems(checks []machineclass.Check, users map[use]bool) {
+func (s subject) problems(checks []classes.Check, users map[use]bool) {
 	var told []cloud.Problem
 	tell := func(problems []cloud.Problem, severity Severity) {
 		for _, p := range problems {
-			if slices.Contains(told, p) {
-				continue
+			if !slices.Contains(told, p) {
+				told = append(told, p)
+				s.tell(severity, p)
 			}
-			told = append(told, p)
-			worst := severity
-			if p.Severity == cloud.Warning {
-				worst = Warning
-			}
-			s.found(worst, p.Field, "%s", p.Message)
 		}
 	}
 	for _, c := range checks {

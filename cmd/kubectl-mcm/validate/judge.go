@@ -46,6 +46,17 @@ func (s subject) found(severity Severity, field, format string, args ...any) {
 	})
 }
 
+// tell adds problems that a controller or a driver finds; worst is how those count that are no warnings.
+func (s subject) tell(worst Severity, problems ...cloud.Problem) {
+	for _, p := range problems {
+		severity := worst
+		if p.Severity == cloud.Warning {
+			severity = Warning
+		}
+		s.found(severity, p.Field, "%s", p.Message)
+	}
+}
+
 // all judges documents.
 func (j *judge) all(ctx context.Context, documents []manifest.Document) error {
 	var subjects []subject
@@ -141,20 +152,13 @@ func (s subject) verify(ctx context.Context) error {
 
 // semantics are the rules of the controllers, for objects of the right form.
 func (s subject) semantics(ctx context.Context) error {
-	found := func(field, says string, works bool) {
-		if works {
-			s.found(Warning, field, "%s", says)
-			return
-		}
-		s.found(Error, field, "%s", says)
-	}
 	switch s.object.GroupVersionKind() {
 	case machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind):
 		d := &machinev1.MachineDeployment{}
-		s.decoded(d, func() { machinedeployment.Check(d, found) })
+		s.decoded(d, func() { s.tell(Error, machinedeployment.Check(d)...) })
 	case machinev1.GroupVersion.WithKind(machinev1.MachineSetKind):
 		set := &machinev1.MachineSet{}
-		s.decoded(set, func() { machineset.Check(set, found) })
+		s.decoded(set, func() { s.tell(Error, machineset.Check(set)...) })
 	case machinev1.GroupVersion.WithKind(machinev1.MachineKind):
 		m := &machinev1.Machine{}
 		s.decoded(m, func() {

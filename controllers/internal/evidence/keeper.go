@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/redact"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/redact"
 )
 
 const (

@@ -3,7 +3,7 @@ package evidence
 import (
 	"fmt"
 
-	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 )
 
 // Mark begins what Suffix adds.

@@ -14,7 +14,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// A Problem is a part of a template that cannot be applied to the Node or removed from it.
+// A Problem is a part of a template, class or Machine that cannot be applied to the Node or removed from it.
 // Text has the field or annotation, and what to do.
 type Problem struct {
 	// Note is set when the record of what was applied is at fault, and not the

@@ -1,4 +1,4 @@
-package effects
+package logging
 
 import (
 	"context"
@@ -158,6 +158,10 @@ func (f failing) Create(context.Context, cloud.CreateRequest) (cloud.VM, error) 
 
 func (f failing) Get(context.Context, cloud.Ref) (cloud.VM, error) { return cloud.VM{}, f.err }
 
+func (f failing) Delete(context.Context, cloud.Ref) (cloud.Deletion, error) {
+	return cloud.Deletion{RetryAfter: time.Second, Remaining: []string{"disk d-1"}}, nil
+}
+
 // TestAccount: a failed call is logged with the wait before the next one, and only where
 // -v asks for it.
 func TestAccount(t *testing.T) {
@@ -190,5 +194,9 @@ func TestAccount(t *testing.T) {
 	gone := Account(cloud.AccountInfo{}, failing{err: cloud.Errorf(cloud.NotFound, "get VM", "Gone", "no VM")})
 	if _, err := gone.Get(ctx, cloud.Ref{}); err == nil || out.Len() > 0 {
 		t.Errorf("%v, logged %q: that there is no VM is an answer", err, out)
+	}
+	_, err := gone.Delete(ctx, cloud.Ref{Name: "m"})
+	if err != nil || !strings.Contains(out.String(), `"remaining"=["disk d-1"]`) {
+		t.Errorf("%v, logged %q: want what the deletion has left", err, out)
 	}
 }

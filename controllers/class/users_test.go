@@ -1,4 +1,4 @@
-package usage
+package class
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 const byClass = "by-class"
 
-func machine(namespace, name, kind, class string) *machinev1.Machine {
+func machineIn(namespace, name, kind, class string) *machinev1.Machine {
 	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	m.Spec.Class = machinev1.ClassSpec{Kind: kind, Name: class}
 	return m
@@ -53,64 +53,64 @@ func TestFind(t *testing.T) {
 		reason       string
 		cached, live []client.Object
 		deleting     bool
-		want         Users
+		want         users
 	}{
-		"None": {"Nobody uses the class.", nil, nil, true, Users{}},
+		"None": {"Nobody uses the class.", nil, nil, true, users{}},
 		"One": {
 			"Of a class that stays, one user is enough.",
-			[]client.Object{machine("n", "a", kind, "c"), machine("n", "b", kind, "c")},
+			[]client.Object{machineIn("n", "a", kind, "c"), machineIn("n", "b", kind, "c")},
 			nil, false,
-			Users{1, "a"},
+			users{1, "a"},
 		},
 		"All": {
 			"Of a class that is being deleted, all users are counted.",
-			[]client.Object{machine("n", "b", kind, "c"), machine("n", "a", kind, "c")},
+			[]client.Object{machineIn("n", "b", kind, "c"), machineIn("n", "a", kind, "c")},
 			nil, true,
-			Users{2, "a"},
+			users{2, "a"},
 		},
 		"OtherKind": {
 			"The first object of the index may name another kind of that name.",
-			[]client.Object{machine("n", "a", "Other", "c"), machine("n", "b", kind, "c")},
+			[]client.Object{machineIn("n", "a", "Other", "c"), machineIn("n", "b", kind, "c")},
 			nil, false,
-			Users{1, "b"},
+			users{1, "b"},
 		},
 		"OtherNamespace": {
 			"A class of the same name elsewhere is another class.",
-			[]client.Object{machine("x", "a", kind, "c")},
+			[]client.Object{machineIn("x", "a", kind, "c")},
 			nil, true,
-			Users{},
+			users{},
 		},
 		"Stale": {
 			"The API server has a user that the cache does not show.",
 			nil,
-			[]client.Object{machine("n", "a", kind, "c"), machine("n", "z", kind, "d")},
+			[]client.Object{machineIn("n", "a", kind, "c"), machineIn("n", "z", kind, "d")},
 			true,
-			Users{1, "a"},
+			users{1, "a"},
 		},
 		"NotConfirmed": {
-			"The API server is asked only where Confirm reports so.",
+			"The API server is asked only where confirm reports so.",
 			nil,
-			[]client.Object{machine("n", "a", kind, "c")},
+			[]client.Object{machineIn("n", "a", kind, "c")},
 			false,
-			Users{},
+			users{},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := Finder[machinev1.MachineList, *machinev1.MachineList]{
-				Cached: reader(t, tc.cached...), Live: reader(t, tc.live...), Kind: machinev1.MachineKind, Index: byClass,
-				Uses: func(o client.Object, class string) bool {
+			f := finder[machinev1.MachineList, *machinev1.MachineList]{
+				cached: reader(t, tc.cached...), live: reader(t, tc.live...), index: byClass,
+				uses: func(o client.Object, class string) bool {
 					ref := o.(*machinev1.Machine).Spec.Class
 					return ref.Kind == kind && ref.Name == class
 				},
-				Confirm: func(class *machinev1.MachineClass) bool { return !class.DeletionTimestamp.IsZero() },
+				confirm: func(class *machinev1.MachineClass) bool { return !class.DeletionTimestamp.IsZero() },
 			}
 			class := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
 			if tc.deleting {
 				class.DeletionTimestamp = &now
 			}
-			got, err := f.Find(t.Context(), class)
+			got, err := f.find(t.Context(), class)
 			if err != nil || got != tc.want {
 				t.Errorf("got %+v, %v, want %+v: %s", got, err, tc.want, tc.reason)
 			}

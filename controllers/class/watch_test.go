@@ -1,4 +1,4 @@
-package machineclass
+package class
 
 import (
 	"slices"
@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
@@ -44,11 +43,11 @@ func TestMachineEvents(t *testing.T) {
 		return o
 	}
 	var q requests
-	events := (&Controller{Deps: Deps{Client: harness.New(t, harness.With(
+	events := New(Deps{Client: harness.New(t, harness.With(
 		named("held", func(*machinev1.MachineClass) {}),
 		named("bare", func(o *machinev1.MachineClass) { o.Finalizers = nil }),
 		named("going", func(o *machinev1.MachineClass) { o.DeletionTimestamp = new(metav1.Now()) }),
-	)).Raw}}).machineEvents()
+	)).Raw}).machineEvents()
 	for _, class := range []string{"held", "bare", "going"} { // one that is held stays so
 		events.Create(t.Context(), event.CreateEvent{Object: of(class)}, &q)
 	}
@@ -74,11 +73,15 @@ func TestClassEventsReachSecretsThatWereNamed(t *testing.T) {
 		}
 	}
 	var q requests
-	events := watch.Named(class.SecretKeys)
+	events := secretsOf()
 	events.Update(t.Context(), event.UpdateEvent{ObjectOld: naming("a", "b"), ObjectNew: naming("a", "b")}, &q)
 	events.Update(t.Context(), event.UpdateEvent{ObjectOld: naming("a", "b"), ObjectNew: naming("", "c")}, &q)
+	used := naming("d", "e") // its Secrets get the finalizer after it
+	used.Finalizers = []string{machinev1.InUseFinalizer}
+	events.Update(t.Context(), event.UpdateEvent{ObjectOld: naming("d", "e"), ObjectNew: used}, &q)
 	slices.Sort(q.added)
-	if diff := cmp.Diff([]string{"ns/a", "other/b", "other/c"}, q.added); diff != "" {
+	q.added = slices.Compact(q.added)
+	if diff := cmp.Diff([]string{"ns/a", "ns/d", "other/b", "other/c", "other/e"}, q.added); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
@@ -102,25 +105,25 @@ func TestPredicates(t *testing.T) {
 	}{
 		"OwnWrite": {
 			"The last user may have gone before the cache showed our finalizer.",
-			finalizerChanged(machinev1.SecretFinalizer), plain, held, true,
+			watch.ExceptStatus(), plain, held, true,
 		},
 		"Lost": {
-			"A finalizer that somebody took is put back.", finalizerChanged(machinev1.SecretFinalizer), held, plain,
+			"A finalizer that somebody took is put back.", watch.ExceptStatus(), held, plain,
 			true,
 		},
-		"Leaving": {"Deletion may have to be told.", finalizerChanged(machinev1.SecretFinalizer), plain, leaving, true},
+		"Leaving": {"Deletion may have to be told.", watch.ExceptStatus(), plain, leaving, true},
 		"Content": {
-			"The Secret's own queue does not care for its entries.", finalizerChanged(machinev1.SecretFinalizer),
+			"The Secret's own queue does not care for its entries.", watch.ExceptStatus(),
 			plain, changed, false,
 		},
 		"ClassContent": {"But its class does.", watch.Versions(), plain, changed, true},
 		"ClassResync":  {"And not for what has not changed.", watch.Versions(), plain, held, false},
 		"ClassOwnWrite": {
-			"As with a Secret.", classChanged(), &machinev1.MachineClass{},
+			"As with a Secret.", watch.ExceptStatus(), &machinev1.MachineClass{},
 			&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{machinev1.Finalizer}}}, true,
 		},
 		"ClassSpec": {
-			"A changed class is checked again.", classChanged(), &machinev1.MachineClass{},
+			"A changed class is checked again.", watch.ExceptStatus(), &machinev1.MachineClass{},
 			&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, true,
 		},
 	}

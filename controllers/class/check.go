@@ -1,4 +1,4 @@
-package machineclass
+package class
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package machineclass
+package class
 
 import (
 	"errors"
@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/usage"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
 // Reasons of Events on MachineClasses and Secrets, besides the condition reasons.
@@ -26,18 +27,19 @@ const (
 // maxMessage is how many bytes of an Event's message the API server accepts.
 const maxMessage = 1000
 
-// A reporter emits Events, each once for a version of an object: a MachineClass
-// has no status that could record what was reported. After a restart it reports
-// everything again.
+// A reporter emits Events, of the native API each once for a version of an object: a
+// MachineClass has no status that could record what was reported. After a restart it
+// reports everything again.
 type reporter struct {
 	events record.EventRecorder
+	again  bool // everything is reported with each pass
 
 	mu       sync.Mutex
 	reported map[types.NamespacedName]string // the version and subject reported last
 }
 
-func newReporter(events record.EventRecorder) *reporter {
-	return &reporter{events: events, reported: map[types.NamespacedName]string{}}
+func newReporter(events record.EventRecorder, of api) *reporter {
+	return &reporter{events: events, again: of.repeats, reported: map[types.NamespacedName]string{}}
 }
 
 // A warning is an Event to be emitted.
@@ -72,21 +74,21 @@ func (r *reporter) problems(object *machinev1.MachineClass, resolved class.Resol
 	r.once(object, strings.Join(messages, "\n"), found...)
 }
 
-// deletionWaits reports which Machines keep a class that is being deleted.
-func (r *reporter) deletionWaits(object client.Object, found usage.Users) {
-	message := fmt.Sprintf("Deletion waits for Machine %s, which needs this class to remove its VM; delete it, "+
-		"or wait", found.First)
-	if found.Count > 1 {
-		message = fmt.Sprintf("Deletion waits for %d Machines, which need this class to remove their VMs, e.g. %s; "+
-			"delete them, or wait", found.Count, found.First)
+// deletionWaits reports which machines, of that kind, keep a class that is being deleted.
+func (r *reporter) deletionWaits(object client.Object, kind string, found users) {
+	message := fmt.Sprintf("Deletion waits for %s %s, which needs this class to remove its VM; delete it, or wait",
+		kind, found.first)
+	if found.count > 1 {
+		message = fmt.Sprintf("Deletion waits for %d %ss, which need this class to remove their VMs, e.g. %s; "+
+			"delete them, or wait", found.count, kind, found.first)
 	}
 	r.once(object, "deletion", warning{eventDeletionWaits, message})
 }
 
 // once emits the Events, unless the same subject was reported last about this
-// version of the object.
+// version of the object and is not reported again.
 func (r *reporter) once(object client.Object, subject string, warnings ...warning) {
-	if !r.isNew(object, subject) {
+	if !r.again && !r.isNew(object, subject) {
 		return
 	}
 	for _, w := range warnings {
@@ -110,11 +112,16 @@ func (r *reporter) isNew(object client.Object, subject string) bool {
 	return true
 }
 
-// forget drops what was reported about an object that is gone.
-func (r *reporter) forget(key types.NamespacedName) {
+// unread ends a pass over an object that could not be read. Of one that is gone it drops
+// what was reported.
+func (r *reporter) unread(req reconcile.Request, err error) (reconcile.Result, error) {
+	if client.IgnoreNotFound(err) != nil {
+		return outcome.Of(0, fmt.Errorf("read %s: %w", req, err))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.reported, key)
+	delete(r.reported, req.NamespacedName)
+	return reconcile.Result{}, nil
 }
 
 func join(problems []cloud.Problem) string {

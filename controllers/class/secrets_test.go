@@ -1,4 +1,4 @@
-package machineclass_test
+package class_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package machineclass_test
+package class_test
 
 import (
 	"strings"
@@ -13,9 +13,9 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	classes "github.com/capmcm/cluster-api-provider-mcm/controllers/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
@@ -23,18 +23,18 @@ import (
 // env is a control cluster with the reconcilers under test.
 type env struct {
 	*harness.Env
-	deps    machineclass.Deps
-	classes *machineclass.Controller
-	secrets *machineclass.Secrets
+	deps    classes.Deps
+	classes *classes.Controller
+	secrets *classes.Secrets
 }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
 	w := &env{Env: harness.New(t, harness.With(objects...), harness.Indexed(index.Control()))}
-	w.deps = machineclass.Deps{
+	w.deps = classes.Deps{
 		Client: w.Client, Live: w.Raw, Classes: class.New(w.Registry(w.NewCloud())), Events: w.Events,
 	}
-	w.classes, w.secrets = machineclass.New(w.deps), machineclass.NewSecrets(w.deps)
+	w.classes, w.secrets = classes.New(w.deps), classes.New(w.deps).Secrets()
 	return w
 }
 
@@ -208,7 +208,7 @@ func TestClassDeletionAsksTheServer(t *testing.T) {
 	full := newEnv(t, c.DeepCopy(), machine("new", "MachineClass", "a"))
 	w := newEnv(t, c)
 	w.deps.Live = full.Raw // the cache has not seen the Machine yet
-	w.run(machineclass.New(w.deps), c)
+	w.run(classes.New(w.deps), c)
 	if diff := cmp.Diff([]string{machinev1.Finalizer}, w.finalizers(c)); diff != "" {
 		t.Errorf("a Machine that the cache does not show would lose its class (-want +got):\n%s", diff)
 	}
@@ -322,7 +322,7 @@ func TestSecretsThatMixAreToldOnce(t *testing.T) {
 		clouds, err := cloud.NewRegistry([]cloud.Driver{&harness.Located{Driver: w.NewCloud().Driver()}}, w.Clock.Now)
 		w.Must(err)
 		w.deps.Classes = class.New(clouds)
-		w.classes = machineclass.New(w.deps)
+		w.classes = classes.New(w.deps)
 		w.reconcile()
 		if got := w.Heard(); len(got) != 1 || !strings.Contains(got[0], tc.want) {
 			t.Errorf("%s: told %q, want once %q\nbecause: %s", name, got, tc.want, tc.reason)

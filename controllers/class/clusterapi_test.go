@@ -1,4 +1,4 @@
-package inframachineclass
+package class
 
 import (
 	"slices"
@@ -35,9 +35,9 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 func (w *env) run() {
 	w.Helper()
 	for range 2 {
-		w.Reconcile(New(w.deps), key("c"))
+		w.Reconcile(NewForClusterAPI(w.deps), key("c"))
 		for _, ns := range []string{namespace, "other"} {
-			w.Reconcile(NewSecrets(w.deps), client.ObjectKey{Namespace: ns, Name: "s"})
+			w.Reconcile(NewForClusterAPI(w.deps).Secrets(), client.ObjectKey{Namespace: ns, Name: "s"})
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestDeletionWaits(t *testing.T) {
 		t.Error("a machine needs them")
 	}
 	told := strings.Join(w.Heard(), "\n")
-	for _, want := range []string{"Deletion waits for 1 MCMMachines, ", "Deletion waits for MachineClass c, "} {
+	for _, want := range []string{"Deletion waits for MCMMachine m, ", "Deletion waits for MachineClass c, "} {
 		if !strings.Contains(told, want) {
 			t.Errorf("told %q, want %q in it", told, want)
 		}

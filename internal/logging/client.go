@@ -1,4 +1,4 @@
-// Package effects logs what the controllers do to clusters and clouds, where it passes:
+// Package logging logs what the controllers do to clusters and clouds, where it passes:
 // in the clients that write objects, and around the accounts that make VMs. The engine
 // (package vm) logs the lives of VMs itself, since it knows the attempts.
 //
@@ -6,7 +6,7 @@
 // tried again, and writes that only report, at verbosityRetries. The logger is that of the
 // context, so that a line names the controller and the object on whose behalf it acts.
 // Nothing is logged of an object but its name and the fields that are listed in change.
-package effects
+package logging
 
 import (
 	"context"
