@@ -84,7 +84,7 @@ func parityDecisions() map[string]parity.Decision {
 	decide("EC2 refuses a negative count, of prefixes only once the instance is there", []string{parity.Stricter},
 		"d-nic-ipv6-neg", "d-prefix-neg")
 
-	const slot = "prefixes are for the interface that asks for them; MCM's driver takes the place in its list for the device"
+	const slot = "prefixes are for the interface that asks for them; MCM's driver takes their places in its list"
 	const assign = "AssignIpv6Addresses/"
 	decide(slot, []string{
 		"+" + assign + `Ipv6PrefixCount="1"`, "+" + assign + `NetworkInterfaceId="eni-00000000000000004"`,

@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -202,7 +203,7 @@ func (c *config) written(field string) string {
 // refusedServer is the error of a creation, with what is exhausted.
 func (c *config) refusedServer(r cloud.CreateRequest, err error) error {
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Exhausted {
-		e.Offering = driverkit.ScopeOf(e).Of(c.offering(r))
+		e.Offering = c.short(r, driverkit.ScopeOf(e))
 	}
 	return c.invalid(err)
 }
@@ -215,6 +216,26 @@ func (c *config) refusedFlavor(r cloud.CreateRequest, err error) error {
 		return e
 	}
 	return driverkit.Restrict(err)
+}
+
+// short returns what there is too little of. That no host is valid may be because of the server group or of traits that
+// the image requires, which Nova does not say: it is then a shortage of the class, and not of its flavor in the zone.
+func (c *config) short(r cloud.CreateRequest, of driverkit.Scope) *cloud.Offering {
+	o := c.offering(r)
+	if s := &c.Spec; of == driverkit.ScopeZone {
+		o.CapacityType = "image " + cmp.Or(s.ImageID, s.ImageName)
+		if group := cmp.Or(text(s.ServerGroupID), s.ServerGroup); group != "" {
+			o.CapacityType = "server group " + group + ", " + o.CapacityType
+		}
+	}
+	return of.Of(o)
+}
+
+func text(v *string) string {
+	if v == nil {
+		return ""
+	}
+	return *v
 }
 
 // offering is what the class asks for.

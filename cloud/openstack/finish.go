@@ -68,7 +68,7 @@ func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest
 		return cloud.Errorf(cloud.Unknown, opCreate, "BuildFailed", text, s.ID, fault)
 	}
 	e := cloud.Errorf(cloud.Exhausted, opCreate, cmp.Or(why.Reason, reasonNoQuota), text, s.ID, fault)
-	e.Offering = why.Scope.Of(c.offering(r))
+	e.Offering = c.short(r, why.Scope)
 	return e
 }
 

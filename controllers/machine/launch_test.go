@@ -105,7 +105,7 @@ func TestVMThatEndsBeforeItRanFailsItsMachine(t *testing.T) {
 	op := w.machine("m").Status.LastOperation
 	if err != nil || w.phase("m") != machinev1.MachineCrashLoopBackOff || op.State != machinev1.MachineStateFailed ||
 		!strings.Contains(op.Description, "KeyDisabled") || result.RequeueAfter > time.Minute || result.RequeueAfter <= 0 {
-		t.Errorf("at once: phase %q, operation %+v, %+v, %v; want the cause and to be asked again", w.phase("m"), op, result, err)
+		t.Errorf("at once: phase %q, operation %+v, %+v, %v; want the cause and another look", w.phase("m"), op, result, err)
 	}
 	w.pass(time.Minute)
 	_, _ = w.reconcile("m")

@@ -21,8 +21,14 @@ type Case struct {
 	Error string          `json:"mcm_error"` // empty if MCM's driver made a VM
 }
 
-// refused reports whether MCM's driver refused the class itself.
-func (c Case) refused() bool { return c.Error != "" && len(c.MCM) == 0 }
+// refused reports whether MCM's driver refused the class before it asked for anything but a login.
+func (c Case) refused() bool {
+	asks := func(r Request) bool { return r.Op != Login }
+	return c.Error != "" && !slices.ContainsFunc(c.MCM, asks)
+}
+
+// Login is the Op of a login.
+const Login = "LOGIN"
 
 // Request is a request that makes or changes something, without what names, tokens and ids differ in.
 type Request struct {
@@ -45,6 +51,8 @@ type Suite struct {
 	// Ours gives a class to the driver. It returns what the cloud is asked for, normalized as the recorded requests
 	// are, and why it is refused, by the driver or by the cloud; nil if it is not.
 	Ours func(t *testing.T, c Case) (requests []Request, refused error)
+	// Normalize is applied to the requests of both; false leaves one out. Nil leaves them as they are.
+	Normalize func(r Request) (Request, bool)
 	// Decisions are the cases, by name, in which the driver differs.
 	Decisions map[string]Decision
 }
@@ -57,6 +65,7 @@ func Run(t *testing.T, s Suite) {
 	cases := read(t, s.File)
 	for _, c := range cases {
 		ours, refused := s.Ours(t, c)
+		c.MCM, ours = s.normalized(c.MCM), s.normalized(ours)
 		verdict, differences := compare(c, ours, refused)
 		decision, decided := decisions[c.Name]
 		delete(decisions, c.Name)
@@ -74,6 +83,19 @@ func Run(t *testing.T, s Suite) {
 		t.Errorf("no case is called %q", name)
 	}
 	t.Logf("%d cases: %v", len(cases), count)
+}
+
+func (s Suite) normalized(requests []Request) (all []Request) {
+	for _, r := range requests {
+		keep := true
+		if s.Normalize != nil {
+			r, keep = s.Normalize(r)
+		}
+		if keep {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // The verdicts about a case.
