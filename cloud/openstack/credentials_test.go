@@ -74,7 +74,7 @@ func TestLogin(t *testing.T) {
 			"MCM drops it", with(map[string]string{"userDomainName": "v"}), nil,
 			changed(func(o *gophercloud.AuthOptions) { o.DomainName = "v" }),
 		},
-		"ids beside names":          {
+		"ids beside names": {
 			"MCM takes the names", with(map[string]string{"tenantID": "i", "domainID": "i"}), nil, user,
 		},
 		"password with white space": {"MCM takes it off", with(map[string]string{"password": " p \n"}), nil, user},
