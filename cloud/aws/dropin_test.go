@@ -45,6 +45,45 @@ func TestTokenFileGoesFirst(t *testing.T) {
 	}
 }
 
+// TestEmptyPages: EC2 looks through a part of what it has for a page, and a page with nothing that fits has a token.
+func TestEmptyPages(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	w.cloud.Change(func(s *ec2test.Settings) { s.EmptyPages = true })
+	a, c := w.open(class("c", nil), credentials())
+	r := w.request(c, 1)
+	vm, err := a.Create(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := a.Get(t.Context(), r.Ref); err != nil || found.ID != vm.ID {
+		t.Errorf("get: %+v, %v", found, err)
+	}
+	kinds := map[cloud.Kind]int{}
+	for found, err := range a.List(t.Context(), c) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds[found.Kind]++
+	}
+	if len(kinds) != 3 {
+		t.Errorf("list: got %v, want the VM, its disk and its interface", kinds)
+	}
+	for range 20 {
+		d, err := a.Delete(t.Context(), r.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Done {
+			break
+		}
+		w.now.Advance(d.RetryAfter)
+	}
+	if left := w.cloud.Ledger(); len(left) > 0 {
+		t.Errorf("left behind: %+v", left)
+	}
+}
+
 // TestInterfaceInUse: an interface that is attached again, or still, when it is deleted is waited for. EC2's code for
 // that is the one of wrong parameters.
 func TestInterfaceInUse(t *testing.T) {
