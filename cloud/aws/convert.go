@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -26,13 +28,21 @@ func (a *account) vmOf(t resource) cloud.VM {
 	}
 	if i.StateReason != nil {
 		vm.Reason = cmp.Or(awssdk.ToString(i.StateReason.Code), t.state)
-		vm.Message = awssdk.ToString(i.StateReason.Message)
+		vm.Message = strings.TrimPrefix(awssdk.ToString(i.StateReason.Message), vm.Reason+": ")
 	}
 	if vm.State == cloud.StateRunning && vm.NodeName == "" {
 		vm.State, vm.Message = cloud.StatePending, "EC2 has not given the instance its private DNS name yet"
+		if a.now().Sub(t.made) > nameTime {
+			vm.Message = "EC2 gives the instance no private DNS name, which its node is called by; switch enableDnsHostnames " +
+				"and enableDnsSupport on for its VPC"
+		}
 	}
 	return vm
 }
+
+// nameTime is how long a running instance may lack its private DNS name without a hint at the VPC's settings. EC2
+// gives it within seconds.
+const nameTime = 3 * time.Minute
 
 func stateOf(state string) cloud.State {
 	switch types.InstanceStateName(state) {

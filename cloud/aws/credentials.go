@@ -23,12 +23,15 @@ var secretKeys = cloud.SecretKeys{
 // login is the credentials of a caller.
 type login struct{ keyID, key, tokenFile, role string }
 
-// loginOf returns what the Secret says, and which entries are missing. Ambient files let one
-// without credentials stand for those of the process.
+// loginOf returns what the Secret says, and which entries are missing. A token file goes before an access key, as
+// with MCM's driver. Ambient files let one without credentials stand for those of the process.
 func loginOf(creds cloud.Credentials, files driverkit.TokenFiles) (login, []cloud.Problem) {
 	s := driverkit.Secret{Credentials: creds}
 	l := login{
 		s.First(keyIDEntry, oldKeyIDEntry), s.First(keyEntry, oldKeyEntry), s.First(tokenEntry), s.First(roleEntry),
+	}
+	if l.tokenFile != "" {
+		l.keyID, l.key = "", ""
 	}
 	switch {
 	case l.static() || l.none() && files.Ambient:
@@ -45,7 +48,7 @@ func loginOf(creds cloud.Credentials, files driverkit.TokenFiles) (login, []clou
 	return l, s.Problems
 }
 
-// static reports whether there is an access key, which goes before a web identity.
+// static reports whether the access key counts.
 func (l login) static() bool { return l.keyID != "" && l.key != "" }
 
 // none reports whether the Secret has no credentials at all.

@@ -52,6 +52,9 @@ var table = driverkit.Table{
 		"IDPRejectedClaim", codeExpiredToken + "*", "RequestExpired",
 		"OperationNotPermitted", // e.g. termination protection: somebody has to lift it
 	}},
+	{Means: cloud.Unavailable, Codes: []string{"InvalidParameterValue"}, Texts: []string{
+		"is currently in use", // an interface that is attached, or not shown as loose yet
+	}},
 	{Means: cloud.NotFound, Codes: []string{codeInstanceNotFound, "InvalidInstanceID.Malformed"}},
 	{Means: cloud.TokenUsed, Codes: []string{"IdempotentParameterMismatch", "IdempotentInstanceTerminated"}},
 	{Means: cloud.Invalid, Codes: []string{

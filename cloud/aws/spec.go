@@ -132,10 +132,10 @@ type cpuSpec struct {
 }
 
 // placementOf is the placement that a machine's annotation asks for, with the keys of
-// EC2's Go SDK; nil if there is none or the spec has one.
+// EC2's Go SDK; nil if there is none, an empty one, or the spec has one.
 func (s *spec) placementOf(annotations map[string]string) (*types.Placement, []cloud.Problem) {
-	text, there := annotations[placementAnnotation]
-	if !there || s.Placement != nil {
+	text := annotations[placementAnnotation]
+	if text == "" || s.Placement != nil {
 		return nil, nil
 	}
 	var p types.Placement

@@ -316,6 +316,10 @@ func errorRows() []cloudtest.ErrorRow {
 	add("delete", cloud.Denied, nil, "OperationNotPermitted UnauthorizedOperation")
 	add("delete", cloud.Throttled, nil, "RequestLimitExceeded")
 	add("list", cloud.Unavailable, nil, "InternalError")
+	rows = append(rows, cloudtest.ErrorRow{
+		Name: "delete interface in use", Op: "delete", Code: cloud.Unavailable, Reason: "InvalidParameterValue",
+		Reply: fails(400, "InvalidParameterValue", "Network interface 'eni-1' is currently in use."),
+	})
 	add("list", cloud.Unknown, nil, "InvalidInstanceID.NotFound")
 	hinted := cloudtest.ErrorRow{
 		Name: "get with a hint", Op: "get",

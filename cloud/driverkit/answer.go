@@ -88,7 +88,8 @@ func (r Row) fits(a Answer, message string) bool {
 }
 
 // Error returns the error of a call that the cloud answered like this. Its cause is the
-// cloud's message on one line; AnswerOf and ScopeOf find the rest in it.
+// cloud's code and message on one line, "<code>: <message>": who looks for a cause by the code, as
+// Gardener does in what a machine shows, finds it. AnswerOf and ScopeOf find the rest in it.
 //
 // Only an error that the table does not know ends with the id of the request. The text
 // of others is the same each time, because conditions and Events show it.
@@ -100,6 +101,8 @@ func (t Table) Error(op string, a Answer) *cloud.Error {
 		text = fmt.Sprintf("the cloud answered HTTP status %d without an error code", a.Status)
 	case text == "":
 		text = "the cloud answered " + a.Code
+	case !strings.Contains(text, a.Code):
+		text = a.Code + ": " + text
 	}
 	if row.Means == cloud.Unknown && a.RequestID != "" {
 		text += " (request " + a.RequestID + ")"

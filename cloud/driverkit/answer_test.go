@@ -34,7 +34,7 @@ func TestTable(t *testing.T) {
 		"Code": {
 			driverkit.Answer{Code: "Stock", Message: "none  left\n"},
 			cloud.Error{Code: cloud.Exhausted, Reason: "Stock"},
-			"op: none left",
+			"op: Stock: none left",
 		},
 		"Beginning": {
 			driverkit.Answer{Code: "SoldOutHere"},
@@ -44,7 +44,7 @@ func TestTable(t *testing.T) {
 		"TextAndReason": {
 			driverkit.Answer{Status: 403, Code: "forbidden", Message: "Quota exceeded for cores"},
 			cloud.Error{Code: cloud.Exhausted, Reason: "OverQuota"},
-			"op: Quota exceeded for cores",
+			"op: forbidden: Quota exceeded for cores",
 		},
 		"AllOfARow": {
 			driverkit.Answer{Status: 403, Code: "rate_limit", RetryAfter: time.Minute},
@@ -57,19 +57,24 @@ func TestTable(t *testing.T) {
 		"Unknown": {
 			driverkit.Answer{Status: 418, Code: "teapot", Message: "short", RequestID: "r-1"},
 			cloud.Error{Code: cloud.Unknown, Reason: "Teapot"},
-			"op: short (request r-1)",
+			"op: teapot: short (request r-1)",
 		},
 		"KnownHasNoRequestID": {
 			driverkit.Answer{Status: 404, Code: "x", Message: "gone", RequestID: "r-1"},
 			cloud.Error{Code: cloud.NotFound, Reason: "X"},
-			"op: gone",
+			"op: x: gone",
 		},
 		"Field": {
 			driverkit.Answer{Code: "BadImage", Message: "no such image."},
 			cloud.Error{Code: cloud.Invalid, Reason: "BadImage", Problems: []cloud.Problem{{
-				Severity: cloud.BlocksCreate, Field: "providerSpec.image", Message: "no such image; name another",
+				Severity: cloud.BlocksCreate, Field: "providerSpec.image", Message: "BadImage: no such image; name another",
 			}}},
-			"op: no such image.",
+			"op: BadImage: no such image.",
+		},
+		"CodeInTheMessage": {
+			driverkit.Answer{Code: "Stock", Message: "Stock: none left"},
+			cloud.Error{Code: cloud.Exhausted, Reason: "Stock"},
+			"op: Stock: none left",
 		},
 	} {
 		got := table.Error("op", c.answer)

@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -69,6 +70,7 @@ func refusal(body []byte) (code, message string) {
 		return code, said.Description
 	}
 	var api struct {
+		Code    int
 		Status  string
 		Message string
 		Errors  []struct{ Reason string }
@@ -79,7 +81,7 @@ func refusal(body []byte) (code, message string) {
 	if code = api.Status; len(api.Errors) > 0 {
 		code = api.Errors[0].Reason
 	}
-	return code, api.Message
+	return code, fmt.Sprintf("Error %d: %s", api.Code, api.Message) // as Google's libraries write it
 }
 
 // toMinute adds when to try again to the error of a throttled call: quotas of calls are filled up

@@ -283,7 +283,7 @@ func TestGPUs(t *testing.T) {
 func TestServersThatCouldNotBeBuilt(t *testing.T) {
 	t.Parallel()
 	const noHost = "No valid host was found. There are not enough hosts available."
-	c := &config{Spec: spec{Region: "r", AvailabilityZone: "z", FlavorName: "f"}}
+	c := &config{Spec: spec{Region: "r", AvailabilityZone: "z", FlavorName: "f", ImageID: "i"}}
 	failed := func(fault, launched, token string) server {
 		s := server{ID: "s", Status: statusError, Launched: launched, Metadata: map[string]string{attemptKey: token}}
 		s.Fault.Message = fault
@@ -300,7 +300,7 @@ func TestServersThatCouldNotBeBuilt(t *testing.T) {
 	}{
 		"no host": {
 			"it never was a VM", failed(noHost, "", "t"), "", cloud.Exhausted, "NoValidHost",
-			&cloud.Offering{Region: "r", Zone: "z", InstanceType: "f"}, 1,
+			&cloud.Offering{Region: "r", Zone: "z", InstanceType: "f", CapacityType: "image i"}, 1,
 		},
 		"aborted": {
 			"it never was a VM", failed("Build of instance s aborted: x", "", "t"), "", cloud.Unknown, "BuildFailed",
@@ -308,7 +308,7 @@ func TestServersThatCouldNotBeBuilt(t *testing.T) {
 		},
 		"written down": {
 			"its machine has its id", failed(noHost, "", "t"), providerID("r", "s"), cloud.Exhausted, "NoValidHost",
-			&cloud.Offering{Region: "r", Zone: "z", InstanceType: "f"}, 0,
+			&cloud.Offering{Region: "r", Zone: "z", InstanceType: "f", CapacityType: "image i"}, 0,
 		},
 		"ran": {
 			"somebody may want to look at it", failed(noHost, "2026-01-02T03:04:05.000000", "t"), "", 0, "",

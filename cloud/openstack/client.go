@@ -3,7 +3,7 @@ package openstack
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -154,7 +154,7 @@ func refused(e *cloud.Error) error {
 	switch e.Code {
 	case cloud.NotFound, cloud.Invalid, cloud.Denied:
 		e.Code = cloud.Denied
-		e.Err = errors.New("the credentials of the Secret are refused by Keystone; correct them")
+		e.Err = fmt.Errorf("the credentials of the Secret are refused by Keystone; correct them: %w", e.Err)
 	case cloud.Exhausted, cloud.TokenUsed, cloud.Unknown:
 		e.Code = cloud.Unavailable
 	case cloud.Throttled, cloud.Unavailable:

@@ -69,7 +69,9 @@ func TestExhausted(t *testing.T) {
 	}{
 		"1 no host": {
 			edits: spec{"flavorName": rig.FlavorHuge}, reason: "NoValidHost",
-			want: cloud.Offering{Region: rig.Region, Zone: rig.Zone, InstanceType: rig.FlavorHuge},
+			want: cloud.Offering{
+				Region: rig.Region, Zone: rig.Zone, InstanceType: rig.FlavorHuge, CapacityType: "image " + rig.Image,
+			},
 		},
 		"2 flavor": {
 			edits: spec{"flavorName": "m1.none"}, reason: "FlavorNotFound",

@@ -19,16 +19,16 @@ const (
 	statusShutOff     = "SHUTOFF"
 )
 
-// vmOf returns a server as the controllers see it.
-func (a *account) vmOf(ctx context.Context, op string, s server) (cloud.VM, error) {
+// vmOf returns a server of a class as the controllers see it.
+func (a *account) vmOf(ctx context.Context, op string, c *config, s server) (cloud.VM, error) {
 	instanceType, err := a.flavorName(ctx, op, s.Flavor.ID)
 	if err != nil {
 		return cloud.VM{}, err
 	}
 	vm := cloud.VM{
-		ID: s.ID, ProviderID: providerID(a.region, s.ID), NodeProviderID: nodeProviderID(s.ID), Name: s.Name,
-		NodeName: s.Name,
-		OwnerID:  s.Metadata[ownerKey], State: stateOf(s), Reason: s.Status, Message: driverkit.Brief(s.Fault.Message),
+		ID: s.ID, ProviderID: providerID(a.region, s.ID), NodeProviderID: c.nodeProviderID(a.region, s.ID),
+		Name: s.Name, NodeName: s.Name, OwnerID: s.Metadata[ownerKey],
+		State: stateOf(s), Reason: s.Status, Message: driverkit.Brief(s.Fault.Message),
 		Region: a.region, Zone: s.Zone, InstanceType: instanceType, Addresses: addressesOf(s), Created: s.Created,
 	}
 	if vm.State == cloud.StateDeleting {

@@ -54,7 +54,7 @@ func (a *account) finished(ctx context.Context, c *config, r cloud.CreateRequest
 	if !alone {
 		wait = waitForBuild // and then look whether the others have gone
 	}
-	vm, failed := a.vmOf(ctx, opCreate, s)
+	vm, failed := a.vmOf(ctx, opCreate, c, s)
 	if failed != nil {
 		return cloud.VM{}, failed
 	}
@@ -297,13 +297,13 @@ func nameEach(names []string) []map[string]string {
 }
 
 // disk adds what the server boots from: the image, a volume that Nova makes of
-// it, or one that is made here.
+// it, or one that is made here. The image is named in each case, so that the server shows it.
 func (a *account) disk(ctx context.Context, c *config, r cloud.CreateRequest, imageID string,
 	in map[string]any,
 ) error {
 	s := &c.Spec
+	in["imageRef"] = imageID
 	if s.RootDiskSize <= 0 {
-		in["imageRef"] = imageID
 		return nil
 	}
 	device := map[string]any{

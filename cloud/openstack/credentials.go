@@ -83,7 +83,7 @@ func loginOf(creds cloud.Credentials, ambient *environment) login {
 	case ambient != nil && nothing(creds):
 		l.readEnvironment(*ambient)
 	default:
-		l.readSecret(get, string(creds[keyPassword]), string(creds[keyAppSecret]))
+		l.readSecret(get)
 	}
 	l.validate()
 	slices.SortStableFunc(l.problems, func(a, b cloud.Problem) int { return strings.Compare(a.Field, b.Field) })
@@ -103,15 +103,20 @@ func nothing(creds cloud.Credentials) bool {
 	return true
 }
 
-// readSecret takes the entries of MCM's driver. Of a secret only the line end is
-// taken off.
-func (l *login) readSecret(get entries, password, appSecret string) {
-	trim := func(v string) string { return strings.TrimRight(v, "\r\n") }
-	l.authURL, l.user, l.password = get(keyAuthURL), get(keyUsername), trim(password)
+// readSecret takes the entries of MCM's driver, without white space around them: of passwords, too. Beside a name an
+// id does not count.
+func (l *login) readSecret(get entries) {
+	l.authURL, l.user, l.password = get(keyAuthURL), get(keyUsername), get(keyPassword)
 	l.userDomain, l.userDomID = get(keyUserDomain), get(keyUserDomainID)
 	l.project, l.projectID, l.domain, l.domainID = get(
 		keyTenantName), get(keyTenantID), get(keyDomainName), get(keyDomainID)
-	l.appID, l.appName, l.secret, l.token = get(keyAppID), get(keyAppName), trim(appSecret), get(keyToken)
+	if l.project != "" {
+		l.projectID = ""
+	}
+	if l.domain != "" {
+		l.domainID = ""
+	}
+	l.appID, l.appName, l.secret, l.token = get(keyAppID), get(keyAppName), get(keyAppSecret), get(keyToken)
 	l.ca, l.cert, l.key = []byte(get(keyCA)), []byte(get(keyClientCert)), []byte(get(keyClientKey))
 	if l.token != "" && l.secret+l.appID+l.password != "" {
 		l.bad(keyToken, "cannot be set together with a password or an application credential; remove one of them")

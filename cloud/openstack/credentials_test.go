@@ -74,8 +74,12 @@ func TestLogin(t *testing.T) {
 			"MCM drops it", with(map[string]string{"userDomainName": "v"}), nil,
 			changed(func(o *gophercloud.AuthOptions) { o.DomainName = "v" }),
 		},
+		"ids beside names": {
+			"MCM takes the names", with(map[string]string{"tenantID": "i", "domainID": "i"}), nil, user,
+		},
+		"password with white space": {"MCM takes it off", with(map[string]string{"password": " p \n"}), nil, user},
 		"project by id": {
-			"MCM drops it", with(map[string]string{"tenantID": "i"}), nil,
+			"MCM drops it", with(map[string]string{"tenantName": "", "tenantID": "i"}), nil,
 			changed(func(o *gophercloud.AuthOptions) {
 				o.Scope = scope(gophercloud.AuthScope{ProjectID: "i"})
 			}),

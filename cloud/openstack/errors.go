@@ -1,12 +1,13 @@
 package openstack
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
@@ -104,7 +105,7 @@ func said(body []byte) (kind, message string) {
 		case inner.Type != "":
 			return inner.Type, inner.Message
 		case inner.Title != "":
-			return strings.ReplaceAll(inner.Title, " ", ""), inner.Message
+			return inner.Title, inner.Message
 		}
 		return key, inner.Message
 	}
@@ -202,7 +203,7 @@ func (c *config) written(field string) string {
 // refusedServer is the error of a creation, with what is exhausted.
 func (c *config) refusedServer(r cloud.CreateRequest, err error) error {
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Exhausted {
-		e.Offering = driverkit.ScopeOf(e).Of(c.offering(r))
+		return c.exhaust(r, e, driverkit.ScopeOf(e))
 	}
 	return c.invalid(err)
 }
@@ -212,9 +213,40 @@ func (c *config) refusedServer(r cloud.CreateRequest, err error) error {
 func (c *config) refusedFlavor(r cloud.CreateRequest, err error) error {
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.NotFound {
 		e.Code, e.Offering = cloud.Exhausted, driverkit.ScopeZone.Of(c.offering(r))
-		return e
+		return depleted(e)
 	}
 	return driverkit.Restrict(err)
+}
+
+// exhaust adds to an error of code Exhausted what there is too little of. That no host is valid may be because of the
+// server group or of traits that the image requires, which Nova does not say: it is then a shortage of the class, and
+// not of its flavor in the zone.
+func (c *config) exhaust(r cloud.CreateRequest, e *cloud.Error, of driverkit.Scope) *cloud.Error {
+	o := c.offering(r)
+	if s := &c.Spec; of == driverkit.ScopeZone {
+		o.CapacityType = "image " + cmp.Or(s.ImageID, s.ImageName)
+		if group := cmp.Or(text(s.ServerGroupID), s.ServerGroup); group != "" {
+			o.CapacityType = "server group " + group + ", " + o.CapacityType
+		}
+		e = depleted(e)
+	}
+	e.Offering = of.Of(o)
+	return e
+}
+
+// depleted is an error of a lack of hosts or of a flavor with MCM's word for it, by which Gardener tells it from other
+// errors: Nova has no code of its own for it.
+func depleted(e *cloud.Error) *cloud.Error {
+	mine := *e
+	mine.Err = fmt.Errorf("ResourceExhausted: %w", e.Err)
+	return &mine
+}
+
+func text(v *string) string {
+	if v == nil {
+		return ""
+	}
+	return *v
 }
 
 // offering is what the class asks for.

@@ -68,8 +68,7 @@ func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest
 		return cloud.Errorf(cloud.Unknown, opCreate, "BuildFailed", text, s.ID, fault)
 	}
 	e := cloud.Errorf(cloud.Exhausted, opCreate, cmp.Or(why.Reason, reasonNoQuota), text, s.ID, fault)
-	e.Offering = why.Scope.Of(c.offering(r))
-	return e
+	return c.exhaust(r, e, why.Scope)
 }
 
 // buildWait is when it is worth looking again at a server that is being built. Nova

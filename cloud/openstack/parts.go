@@ -156,9 +156,9 @@ func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateReque
 ) {
 	s := &c.Spec
 	in := map[string]any{
-		"name": r.Name, "size": s.RootDiskSize, "volume_type": *s.RootDiskType, "imageRef": imageID,
-		"metadata": c.metadata(r),
+		"name": r.Name, "size": s.RootDiskSize, "imageRef": imageID, "metadata": c.metadata(r),
 	}
+	setText(in, "volume_type", *s.RootDiskType)
 	setText(in, "availability_zone", c.zone(r))
 	var out struct {
 		Volume volume `json:"volume"`

@@ -77,8 +77,13 @@ func decodeProviderID(providerID string) (id string, ok bool) {
 // providerID is MCM's form.
 func providerID(region, id string) string { return providerIDScheme + "/" + region + "/" + id }
 
-// nodeProviderID is the form of the cloud controller manager.
-func nodeProviderID(id string) string { return providerIDScheme + "/" + id }
+// nodeProviderID is the form of the cloud controller manager, which names the region where it is told to.
+func (c *config) nodeProviderID(region, id string) string {
+	if c.Spec.RegionalProviderIDs {
+		return providerIDScheme + region + "/" + id
+	}
+	return providerIDScheme + "/" + id
+}
 
 // VolumeID returns the id of a Cinder volume.
 func (d *Driver) VolumeID(v cloud.Volume) (id string, ok bool) {

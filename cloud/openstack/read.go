@@ -43,7 +43,7 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	case len(staying) == 1:
 		found = staying
 	}
-	vm, failed := a.vmOf(ctx, opGet, found[0])
+	vm, failed := a.vmOf(ctx, opGet, c, found[0])
 	if failed != nil {
 		return cloud.VM{}, failed
 	}
@@ -121,7 +121,7 @@ func (a *account) List(ctx context.Context, class cloud.Class, kinds ...cloud.Ki
 		if !c.marks(s.Metadata) || s.Status == statusDeleted {
 			return cloud.Resource{}, false, nil
 		}
-		vm, err := a.vmOf(ctx, opList, s)
+		vm, err := a.vmOf(ctx, opList, c, s)
 		return driverkit.VMResource(vm, tagCodec.Decode(s.Metadata)), true, err
 	})
 	parts := func(all iter.Seq2[part, error]) iter.Seq2[cloud.Resource, error] {

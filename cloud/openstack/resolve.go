@@ -239,7 +239,7 @@ func (a *account) groups(ctx context.Context, c *config) ([]string, error) {
 	}
 	var all []string
 	for i, name := range c.Spec.SecurityGroups {
-		if strings.TrimSpace(name) == "" {
+		if blank(name) {
 			continue
 		}
 		id, err := a.idOf(ctx, reference{

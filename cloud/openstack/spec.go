@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
@@ -54,7 +55,7 @@ type spec struct {
 	PodNetworkCIDR   string            `json:"podNetworkCidr"`
 	PodNetworkCIDRs  []string          `json:"podNetworkCIDRs"`
 	RootDiskSize     int               `json:"rootDiskSize"` // GiB
-	RootDiskType     *string           `json:"rootDiskType"`
+	RootDiskType     *string           `json:"rootDiskType"` // nil: Nova makes the volume
 	UseConfigDrive   *bool             `json:"useConfigDrive"`
 	ServerGroupID    *string           `json:"serverGroupID"`
 
@@ -65,6 +66,7 @@ type spec struct {
 	FloatingIPPool       string   `json:"floatingIPPool"`       // id or name of an external network
 	DefaultSecurityGroup string   `json:"defaultSecurityGroup"` // name; is made where there is none
 	DisablePortSecurity  bool     `json:"disablePortSecurity"`
+	RegionalProviderIDs  bool     `json:"regionalProviderIDs"` // of Nodes, as with OS_CCM_REGIONAL
 
 	LoadBalancerPools []poolSpec `json:"loadBalancerPools"` // of Octavia
 
@@ -87,25 +89,33 @@ type network struct {
 	PodNetwork bool   `json:"podNetwork"`
 }
 
-// setDefaults writes the deprecated fields as those that replaced them.
+// setDefaults adds what the deprecated fields say to those that replaced them. Lists of both are sets, in order of
+// their values, as with MCM's driver: the first subnet gives the server its first address.
 func (c *config) setDefaults() {
+	c.Kind = specKind // MCM's decoder knows no other
 	s := &c.Spec
-	if s.SubnetID != nil && *s.SubnetID != "" && len(s.SubnetIDs) == 0 {
-		s.SubnetIDs = []string{*s.SubnetID}
+	if s.SubnetID != nil {
+		s.SubnetIDs = append(s.SubnetIDs, *s.SubnetID)
 	}
-	if s.PodNetworkCIDR != "" && len(s.PodNetworkCIDRs) == 0 {
-		s.PodNetworkCIDRs = []string{s.PodNetworkCIDR}
-	}
+	s.SubnetIDs, s.PodNetworkCIDRs = sorted(s.SubnetIDs), sorted(append(s.PodNetworkCIDRs, s.PodNetworkCIDR))
 	s.SubnetID, s.PodNetworkCIDR = nil, ""
-	empty := func(v **string) {
-		if *v != nil && **v == "" {
-			*v = nil
-		}
+	if s.ServerGroupID != nil && *s.ServerGroupID == "" {
+		s.ServerGroupID = nil
 	}
-	empty(&s.RootDiskType)
-	empty(&s.ServerGroupID)
 	s.dropOverruled()
 }
+
+// sorted returns the values that are not blank, each once; nil if there are none.
+func sorted(values []string) []string {
+	some := slices.DeleteFunc(slices.Clone(values), blank)
+	slices.Sort(some)
+	if some = slices.Compact(some); len(some) > 0 {
+		return some
+	}
+	return nil
+}
+
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
 // dropOverruled empties the fields that have no effect beside others.
 func (s *spec) dropOverruled() {
@@ -134,7 +144,7 @@ func (s *spec) podPort() bool {
 // zone is where the VM of r is made; empty leaves it to the cloud.
 func (c *config) zone(r cloud.CreateRequest) string { return cmp.Or(r.Zone, c.Spec.AvailabilityZone) }
 
-// ownVolume reports whether the driver makes a root volume before the server.
+// ownVolume reports whether the driver makes a root volume before the server. An empty type is Cinder's default.
 func (s *spec) ownVolume() bool { return s.RootDiskSize > 0 && s.RootDiskType != nil }
 
 // decode decodes a provider spec as MCM's driver does: keys have their case.

@@ -39,7 +39,8 @@ func samples() []cloudtest.Sample {
 		{Name: "full", Class: class("full", spec{
 			"imageID": "i-1", "securityGroups": []string{"a", "b"}, "subnetIDs": []string{"s-1", "s-2"},
 			"podNetworkCIDRs": []string{"100.64.0.0/11", "fd00::/48"},
-			"rootDiskSize":    50, "rootDiskType": "fast", "useConfigDrive": true, "serverGroupID": "g-1",
+			"rootDiskSize":    50, "rootDiskType": "fast", "useConfigDrive": true,
+			"serverGroupID": "33333333-3333-4333-8333-333333333333",
 		})},
 		{Name: "fields beside MCM's", Class: class("more", spec{
 			"keyName": nil, "withoutKeyPair": true, "availabilityZone": nil, "withoutAvailabilityZone": true,
@@ -102,7 +103,9 @@ func rules() []cloudtest.Rule {
 		}, "", 0),
 		top("MCM's decoder asks for it", spec{"apiVersion": nil}, "apiVersion", create),
 		top("MCM's decoder knows one", spec{"apiVersion": "openstack.machine.gardener.cloud/v1"}, "apiVersion", create),
-		top("MCM's decoder asks for it", spec{"kind": nil}, "kind", create),
+		row("MCM's decoder knows one", []byte(strings.Replace(string(newSpec(nil)), `"kind":"MachineProviderConfig",`, "",
+			1)), "", 0),
+		top("MCM's decoder knows one", spec{"kind": "Other"}, "kind", create),
 		top("MCM's decoder asks for it", spec{"kind": 1}, "kind", create),
 		top("there is no spec", spec{"spec": "x"}, "spec", all),
 		top("nothing but a version", spec{"spec": nil}, "spec.region", all),
@@ -137,18 +140,22 @@ func rules() []cloudtest.Rule {
 		rule("subnets belong to networkID", edit(networks(spec{"id": "a"}), spec{"subnetIDs": []string{"s"}}), "subnetIDs",
 			warning),
 		rule("it was replaced", spec{"subnetID": "s"}, "subnetID", warning),
-		rule("the newer one wins", spec{"subnetID": "s", "subnetIDs": []string{"t"}}, "subnetID", warning),
+		rule("it is one more", spec{"subnetID": "s", "subnetIDs": []string{"t"}}, "subnetID", warning),
+		rule("it names nothing", spec{"subnetIDs": []string{" ", "t"}}, "subnetIDs[0]", warning),
+		rule("it names nothing", spec{"networkID": " "}, "networkID", create),
 		rule("one of the two", spec{"podNetworkCIDRs": nil}, "podNetworkCIDRs", create),
 		rule("a list of strings", spec{"podNetworkCIDRs": []any{1}}, "podNetworkCIDRs[0]", create),
 		rule("a list", spec{"podNetworkCIDRs": "100.64.0.0/11"}, "podNetworkCIDRs", create),
 		rule("Neutron will refuse it", spec{"podNetworkCIDRs": []string{"x"}}, "podNetworkCIDRs[0]", warning),
 		rule("it was replaced", spec{"podNetworkCIDRs": nil, "podNetworkCidr": "100.64.0.0/11"}, "podNetworkCidr", warning),
-		rule("the newer one wins", spec{"podNetworkCidr": "100.64.0.0/11"}, "podNetworkCidr", warning),
+		rule("it is one more", spec{"podNetworkCidr": "100.64.0.0/11"}, "podNetworkCidr", warning),
+		rule("it names nothing", spec{"podNetworkCIDRs": []string{""}}, "podNetworkCIDRs[0]", warning),
 		rule("no less than nothing", spec{"rootDiskSize": -1}, "rootDiskSize", create),
 		rule("a size is a number", spec{"rootDiskSize": "20"}, "rootDiskSize", create),
 		rule("a type of nothing", spec{"rootDiskType": "fast"}, "rootDiskType", warning),
 		rule("a boolean is no string", spec{"useConfigDrive": "yes"}, "useConfigDrive", create),
 		rule("an id is a string", spec{"serverGroupID": 1}, "serverGroupID", create),
+		rule("Nova takes a UUID", spec{"serverGroupID": "a-group"}, "serverGroupID", create),
 		rule("names are strings", spec{"securityGroups": []any{1}}, "securityGroups[0]", create),
 		rule("an empty name says nothing", spec{"securityGroups": []string{""}}, "securityGroups[0]", warning),
 		rule("keys have their case", spec{"FlavorName": "x"}, "FlavorName", warning),
@@ -172,7 +179,9 @@ func rules() []cloudtest.Rule {
 		rule("an empty name means nothing", spec{"subnets": []string{""}}, "subnets[0]", create),
 		rule("a list", spec{"subnets": "a"}, "subnets", create),
 		rule("by id or name", spec{"serverGroup": "a"}, "", 0),
-		rule("MCM's field counts", spec{"serverGroup": "a", "serverGroupID": "b"}, "serverGroup", warning),
+		rule("MCM's field counts", spec{
+			"serverGroup": "a", "serverGroupID": "33333333-3333-4333-8333-333333333333",
+		}, "serverGroup", warning),
 		rule("left out on purpose", spec{"keyName": nil, "withoutKeyPair": true}, "", 0),
 		rule("MCM's field counts", spec{"withoutKeyPair": true}, "withoutKeyPair", warning),
 		rule("required", spec{"keyName": nil, "withoutKeyPair": false}, "keyName", create),
@@ -232,6 +241,8 @@ func neutron(status int, kind, message string) cloudtest.Reply {
 func errorRows(w way) []cloudtest.ErrorRow {
 	region := &cloud.Offering{Region: rig.Region, InstanceType: rig.FlavorSmall}
 	zone := &cloud.Offering{Region: rig.Region, Zone: rig.Zone, InstanceType: rig.FlavorSmall}
+	hosts := *zone // for what the class asks of them
+	hosts.CapacityType = "image " + rig.Image
 	create := func(name string, reply cloudtest.Reply, code cloud.Code, reason string,
 		of *cloud.Offering,
 	) cloudtest.ErrorRow {
@@ -260,7 +271,7 @@ func errorRows(w way) []cloudtest.ErrorRow {
 		create("quota", said(http.StatusForbidden, "forbidden",
 			"Quota exceeded for cores: Requested 1, but already used 15 of 15 cores"), cloud.Exhausted, "OverQuota", region),
 		create("no host at once", said(http.StatusInternalServerError, "computeFault", "No valid host was found."),
-			cloud.Exhausted, "NoValidHost", zone),
+			cloud.Exhausted, "NoValidHost", &hosts),
 		create("over limit", said(http.StatusForbidden, "overLimit", "Maximum number of ports exceeded"), cloud.Exhausted,
 			"OverQuota", nil),
 		create("address", said(http.StatusBadRequest, "badRequest", "No fixed IP addresses available for network: x"),

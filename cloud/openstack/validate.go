@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,21 +21,18 @@ func (c *config) validate() {
 	c.validatePortSecurity()
 	c.validateDisk()
 	c.validatePools()
-	for i, name := range c.Spec.SecurityGroups {
-		at := fmt.Sprintf("spec.securityGroups[%d]", i)
-		if strings.TrimSpace(name) == "" && !c.Wrong(at) {
-			c.Warn(at, "is empty and is left out; remove it")
-		}
-	}
-	if id := c.Spec.ServerGroupID; id != nil && *id != "" && c.Spec.ServerGroup != "" {
-		c.noEffect("spec.serverGroup", "beside serverGroupID")
+	c.warnBlank("spec.securityGroups", c.Spec.SecurityGroups)
+	if id := text(c.Spec.ServerGroupID); id != "" {
+		c.BlockIf(!serverID.MatchString(strings.ToLower(id)), "spec.serverGroupID",
+			"is %q and has to be a UUID; give the id, or the name in serverGroup", id)
+		c.WarnIf(c.Spec.ServerGroup != "", "spec.serverGroup", "has no effect beside serverGroupID; remove it")
 	}
 }
 
 func (c *config) validateRequired() {
 	s := &c.Spec
 	for _, own := range []struct{ path, value, want string }{
-		{"apiVersion", c.APIVersion, specVersion}, {"kind", c.Kind, specKind},
+		{"apiVersion", c.APIVersion, specVersion}, {"kind", cmp.Or(c.Kind, specKind), specKind},
 	} {
 		if own.value != own.want && !c.Wrong(own.path) {
 			c.Block(own.path, "is %q and has to be %s", own.value, own.want)
@@ -89,6 +87,8 @@ func (c *config) validateTags() {
 func (c *config) validateNetworks() {
 	s := &c.Spec
 	switch {
+	case s.NetworkID != "" && blank(s.NetworkID):
+		c.Block("spec.networkID", "is blank; give the id of a network")
 	case s.NetworkID != "" && len(s.Networks) > 0:
 		c.Block("spec.networks", "cannot be set together with networkID; remove one of them")
 	case s.NetworkID == "" && len(s.Networks) == 0 && !c.Wrong("spec.networkID") && !c.Wrong("spec.networks"):
@@ -117,14 +117,10 @@ func (c *config) validateNetwork(at string, n network) {
 
 func (c *config) validateSubnets() {
 	s := &c.Spec
-	old := s.SubnetID != nil && *s.SubnetID != ""
-	switch {
-	case old && len(s.SubnetIDs) > 0:
-		c.Warn("spec.subnetID", "has no effect because subnetIDs is there too; remove it")
-	case old:
-		c.Warn("spec.subnetID", "is deprecated; use subnetIDs")
-	}
-	switch byID := old || len(s.SubnetIDs) > 0; {
+	old := s.SubnetID != nil && !blank(*s.SubnetID)
+	c.WarnIf(old, "spec.subnetID", "is deprecated and counts as one more of subnetIDs; write it there")
+	c.warnBlank("spec.subnetIDs", s.SubnetIDs)
+	switch byID := old || len(sorted(s.SubnetIDs)) > 0; {
 	case byID && s.NetworkID == "":
 		c.Warn("spec.subnetIDs", "has no effect without networkID; add that, or remove it")
 	case byID && len(s.Subnets) > 0:
@@ -153,13 +149,10 @@ func (c *config) validatePortSecurity() {
 func (c *config) validatePods() {
 	s := &c.Spec
 	if s.PodNetworkCIDR != "" {
-		if len(s.PodNetworkCIDRs) > 0 {
-			c.Warn("spec.podNetworkCidr", "has no effect because podNetworkCIDRs is there too; remove it")
-		} else {
-			c.Warn("spec.podNetworkCidr", "is deprecated; use podNetworkCIDRs")
-			c.cidr("spec.podNetworkCidr", s.PodNetworkCIDR)
-		}
+		c.Warn("spec.podNetworkCidr", "is deprecated and counts as one more of podNetworkCIDRs; write it there")
+		c.cidr("spec.podNetworkCidr", s.PodNetworkCIDR)
 	}
+	c.warnBlank("spec.podNetworkCIDRs", s.PodNetworkCIDRs)
 	set := s.PodNetworkCIDR != "" || len(s.PodNetworkCIDRs) > 0
 	without := c.without("podNetworkCIDRs", set, "withoutPodNetworkCIDRs", s.WithoutPodNetworkCIDRs)
 	if !set && !without && !s.DisablePortSecurity && !c.Wrong("spec.podNetworkCidr") && !c.Wrong("spec.podNetworkCIDRs") {
@@ -171,9 +164,17 @@ func (c *config) validatePods() {
 	}
 }
 
+// warnBlank warns about the entries of a list that say nothing.
+func (c *config) warnBlank(path string, values []string) {
+	for i, value := range values {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		c.WarnIf(blank(value) && !c.Wrong(at), at, "is empty and is left out; remove it")
+	}
+}
+
 // cidr warns about what Neutron will refuse.
 func (c *config) cidr(path, text string) {
-	if _, err := netip.ParsePrefix(text); err == nil || c.Wrong(path) {
+	if _, err := netip.ParsePrefix(text); err == nil || c.Wrong(path) || blank(text) {
 		return
 	}
 	if _, err := netip.ParseAddr(text); err != nil {
@@ -193,7 +194,5 @@ func (c *config) validateDisk() {
 
 // groups are the names of the security groups that say something.
 func (s *spec) groups() []string {
-	return slices.DeleteFunc(slices.Clone(s.SecurityGroups), func(name string) bool {
-		return strings.TrimSpace(name) == ""
-	})
+	return slices.DeleteFunc(slices.Clone(s.SecurityGroups), blank)
 }

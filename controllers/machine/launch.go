@@ -31,6 +31,9 @@ const (
 	// A wait for the account's rate limit that is longer than this is reported at once. A shorter one
 	// takes no longer than a VM takes to boot.
 	longRateWait = 2 * time.Minute
+	// So old is a Machine that is replaced because its VM ended before it ran. A fault that meets each VM, such as a
+	// key that may not be used, then makes one a minute for each replica, and not as many as the rate limit lets through.
+	shortestLife = time.Minute
 )
 
 // errNodeNameTaken is why a VM is not recorded but removed: an older node is still
@@ -59,7 +62,27 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 	if err != nil {
 		return c.createFailed(ctx, p, err)
 	}
+	if made.State == cloud.StateDeleting {
+		return c.endedEarly(p, made)
+	}
 	c.launched(p, made)
+	return nil
+}
+
+// endedEarly fails a Machine whose VM goes before it ran: it never joins, and the Machine gets no other. The cause is
+// shown at once. Its set replaces the Machine when it is old enough: what ends this VM may end the next one, too.
+func (c *Controller) endedEarly(p *pass, made cloud.VM) error {
+	text := vm.StateMessage(fmt.Sprintf("VM %s ended before it ran", made.ProviderID), made)
+	left := shortestLife - p.seen.now.Sub(p.machine.CreationTimestamp.Time)
+	if left > 0 {
+		p.did.createErr = cloud.Errorf(cloud.Unknown, "create VM", made.Reason, "%s", text)
+		requeueAfter(p, left)
+		return nil
+	}
+	p.did.transition = &transition{
+		phase: machinev1.MachineFailed, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateFailed,
+		description: text, errorCode: "Internal",
+	}
 	return nil
 }
 

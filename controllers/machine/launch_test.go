@@ -87,3 +87,31 @@ func TestWaitingForTheClassToBeProtectedIsSaid(t *testing.T) {
 	w.editClass(func(c *machinev1.MachineClass) { c.Finalizers = []string{machinev1.Finalizer} })
 	w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
 }
+
+// TestVMThatEndsBeforeItRanFailsItsMachine: the cloud accepted the VM and ended it, e.g. because of a key that it may
+// not use. It never comes back, so the cause is shown at once and the set replaces the machine soon, and not only
+// after the creation timeout. A fault that meets each VM makes one a minute at most.
+func TestVMThatEndsBeforeItRanFailsItsMachine(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, interceptor.Funcs{})
+	w.neverComplete()
+	w.cloud.Change(func(s *sim.Settings) { s.DeleteTime = sim.Duration(time.Hour) })
+	w.create(newMachine("m", w.clock.Now()))
+	_, _ = w.reconcile("m")
+	for _, r := range w.cloud.Ledger() {
+		w.cloud.Terminate(r.ID, "KeyDisabled")
+	}
+	result, err := w.reconcile("m")
+	op := w.machine("m").Status.LastOperation
+	if err != nil || w.phase("m") != machinev1.MachineCrashLoopBackOff || op.State != machinev1.MachineStateFailed ||
+		!strings.Contains(op.Description, "KeyDisabled") || result.RequeueAfter > time.Minute || result.RequeueAfter <= 0 {
+		t.Errorf("at once: phase %q, operation %+v, %+v, %v; want the cause and another look", w.phase("m"), op, result, err)
+	}
+	w.pass(time.Minute)
+	_, _ = w.reconcile("m")
+	op = w.machine("m").Status.LastOperation
+	if w.phase("m") != machinev1.MachineFailed || op.Type != machinev1.MachineOperationCreate ||
+		!strings.Contains(op.Description, "KeyDisabled") {
+		t.Errorf("after a minute: phase %q, operation %+v; want Failed, so that the set replaces it", w.phase("m"), op)
+	}
+}

@@ -39,6 +39,7 @@ type Settings struct {
 	TargetGroups map[string]TargetGroup // of Elastic Load Balancing, by ARN
 
 	PageSize   int           // resources an answer holds
+	EmptyPages bool          // the first page of a listing is empty, and has a token
 	Boot       time.Duration // from pending to running
 	Shutdown   time.Duration // from shutting-down to terminated
 	Remembered time.Duration // how long a terminated instance is shown

@@ -82,6 +82,8 @@ func (a api) extract(name string, into map[string]map[string]any) string {
 		enum = nil // it grows every month: those that a Cloud has are among its settings
 	case "MarketType":
 		enum = append(slices.Clone(enum), "interruptible-capacity-reservation") // newer than the module
+	case "CapacityReservationPreference":
+		enum = append(slices.Clone(enum), "capacity-reservations-only") // newer than the module
 	}
 	out := map[string]any{"type": s.Type}
 	set := func(key string, value any, there bool) {

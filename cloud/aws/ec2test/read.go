@@ -261,6 +261,9 @@ func (c *Cloud) page(f params, kind, ids string) (page []*Resource, next string)
 		size = n
 	}
 	after, _ := strconv.Atoi(f.Get("NextToken"))
+	if c.settings.EmptyPages && f.Has("MaxResults") && !f.Has("NextToken") {
+		return nil, "0"
+	}
 	wanted := f.list(ids)
 	for _, r := range c.sorted() {
 		if r.Kind != kind || r.serial <= after || c.hidden(r) || len(wanted) > 0 && !slices.Contains(wanted, r.ID) ||

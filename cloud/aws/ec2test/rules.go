@@ -20,7 +20,7 @@ func checkRequest(f params) error {
 		return err
 	}
 	for _, rule := range []func(params) error{
-		checkToken, checkFilters, checkPage, checkIDs, checkTags, checkTagsOf, checkDevices,
+		checkToken, checkFilters, checkPage, checkIDs, checkTags, checkTagsOf, checkDevices, checkCounts,
 	} {
 		if err := rule(f); err != nil {
 			return err
@@ -69,6 +69,17 @@ func checkPage(f params) error {
 	if f.Get("Action") == "DescribeInstances" && f.Has("InstanceId.1") && f.Has("MaxResults") {
 		return fail("InvalidParameterCombination",
 			"The parameter instancesSet cannot be used with the parameter maxResults")
+	}
+	return nil
+}
+
+// checkCounts: a count of addresses or prefixes is not negative.
+func checkCounts(f params) error {
+	for name, values := range f.Values {
+		field := name[strings.LastIndex(name, ".")+1:]
+		if (field == "Ipv6PrefixCount" || field == "Ipv6AddressCount") && strings.HasPrefix(values[0], "-") {
+			return fail(codeInvalidValue, "Value (%s) for parameter %s is invalid. It must not be negative.", values[0], name)
+		}
 	}
 	return nil
 }

@@ -324,7 +324,7 @@ func (c *Cloud) deleteInterface(f params) (any, error) {
 		return nil, err
 	}
 	if r.Instance != "" {
-		return nil, fail("InvalidNetworkInterface.InUse", "Interface: [%s] in use.", r.ID)
+		return nil, fail("InvalidParameterValue", "Network interface '%s' is currently in use.", r.ID)
 	}
 	delete(c.all, r.ID)
 	return succeeded(f), nil

@@ -1,0 +1,191 @@
+// Package parity compares what a driver asks of its cloud with what MCM's driver of that cloud asked for, class by
+// class. What MCM's driver asked for was recorded once, and is a file of the driver's testdata.
+package parity
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+)
+
+// Case is a class with what MCM's driver made of it.
+type Case struct {
+	Name  string          `json:"case"`
+	Class json.RawMessage `json:"class"` // provider spec
+	MCM   []Request       `json:"mcm"`
+	Error string          `json:"mcm_error"` // empty if MCM's driver made a VM
+}
+
+// refused reports whether MCM's driver refused the class before it asked for anything but a login.
+func (c Case) refused() bool {
+	asks := func(r Request) bool { return r.Op != Login }
+	return c.Error != "" && !slices.ContainsFunc(c.MCM, asks)
+}
+
+// Login is the Op of a login.
+const Login = "LOGIN"
+
+// Request is a request that makes or changes something, without what names, tokens and ids differ in.
+type Request struct {
+	Op   string `json:"op"`
+	Body any    `json:"body"` // as encoding/json decodes it
+}
+
+// Decision is how a driver differs from MCM's on purpose.
+type Decision struct {
+	// Differences are those that Compare finds, all of them.
+	Differences []string
+	// Reason is why; it must not be empty.
+	Reason string
+}
+
+// Suite is the cases of one cloud.
+type Suite struct {
+	// File has a Case on each line.
+	File string
+	// Ours gives a class to the driver. It returns what the cloud is asked for, normalized as the recorded requests
+	// are, and why it is refused, by the driver or by the cloud; nil if it is not.
+	Ours func(t *testing.T, c Case) (requests []Request, refused error)
+	// Normalize is applied to the requests of both; false leaves one out. Nil leaves them as they are.
+	Normalize func(r Request) (Request, bool)
+	// Decisions are the cases, by name, in which the driver differs.
+	Decisions map[string]Decision
+}
+
+// Run fails unless for each class the driver asks for what MCM's driver asked for, or differs as decided. It logs
+// how many are equal and how many are decided otherwise.
+func Run(t *testing.T, s Suite) {
+	t.Helper()
+	decisions, count := maps.Clone(s.Decisions), map[string]int{}
+	cases := read(t, s.File)
+	for _, c := range cases {
+		ours, refused := s.Ours(t, c)
+		c.MCM, ours = s.normalized(c.MCM), s.normalized(ours)
+		verdict, differences := compare(c, ours, refused)
+		decision, decided := decisions[c.Name]
+		delete(decisions, c.Name)
+		switch {
+		case decided && (decision.Reason == "" || !slices.Equal(differences, decision.Differences)):
+			t.Errorf("%s: got %s %q, want %q because %q", c.Name, verdict, differences, decision.Differences, decision.Reason)
+		case decided:
+			verdict = "decided otherwise"
+		case len(differences) > 0:
+			t.Errorf("%s: %s: %q", c.Name, verdict, differences)
+		}
+		count[verdict]++
+	}
+	for name := range decisions {
+		t.Errorf("no case is called %q", name)
+	}
+	t.Logf("%d cases: %v", len(cases), count)
+}
+
+func (s Suite) normalized(requests []Request) (all []Request) {
+	for _, r := range requests {
+		keep := true
+		if s.Normalize != nil {
+			r, keep = s.Normalize(r)
+		}
+		if keep {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// The verdicts about a case.
+const (
+	Equal    = "equal"
+	Differs  = "differs"
+	Refused  = "refused by both"
+	Stricter = "refused by ours only"
+	Looser   = "refused by MCM only"
+)
+
+// compare returns the verdict about a case, and the differences: a line that begins with a minus is in MCM's request
+// only, one with a plus in ours only.
+func compare(c Case, ours []Request, refused error) (verdict string, differences []string) {
+	switch {
+	case refused != nil && len(ours) == 0 && c.Error != "": // MCM's driver may only learn it from the cloud
+		return Refused, nil
+	case refused != nil && len(ours) == 0:
+		return Stricter, []string{Stricter}
+	case c.refused():
+		return Looser, []string{Looser}
+	}
+	want, have := flat(c.MCM), flat(ours)
+	for _, line := range want {
+		if !slices.Contains(have, line) {
+			differences = append(differences, "-"+line)
+		}
+	}
+	for _, line := range have {
+		if !slices.Contains(want, line) {
+			differences = append(differences, "+"+line)
+		}
+	}
+	if len(differences) > 0 {
+		return Differs, differences
+	}
+	return Equal, nil
+}
+
+// read returns the cases of a file.
+func read(t *testing.T, file string) []Case {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []Case
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, len(text)+1)
+	for lines.Scan() {
+		var c Case
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatalf("%s, line %d: %v", file, len(all)+1, err)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// flat returns requests as lines, one for each value. The order of the requests does not matter, that of a list does.
+func flat(requests []Request) []string {
+	sorted := slices.Clone(requests)
+	text := func(r Request) string { body, _ := json.Marshal(r.Body); return r.Op + string(body) }
+	slices.SortStableFunc(sorted, func(a, b Request) int { return bytes.Compare([]byte(text(a)), []byte(text(b))) })
+	var all []string
+	times := map[string]int{}
+	for _, r := range sorted {
+		at := r.Op
+		if times[r.Op]++; times[r.Op] > 1 {
+			at = fmt.Sprintf("%s (%d)", r.Op, times[r.Op])
+		}
+		all = append(all, values(at, r.Body)...)
+	}
+	return all
+}
+
+func values(at string, value any) (all []string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			all = append(all, values(at+"/"+key, v[key])...)
+		}
+	case []any:
+		for i, each := range v {
+			all = append(all, values(fmt.Sprintf("%s[%d]", at, i), each)...)
+		}
+	}
+	if len(all) > 0 {
+		return all
+	}
+	text, _ := json.Marshal(value)
+	return []string{at + "=" + string(text)}
+}
