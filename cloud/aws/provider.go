@@ -44,8 +44,8 @@ var rates = cloud.Rates{
 // Traits are the constants of EC2.
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, Settle: settleTime, CreateKey: true, SharedNames: true,
-		Reboots: true, Consoles: true, Rates: rates, Tags: tagLimits, Secret: secretKeys,
+		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, Settle: settleTime,
+		CreateKey: true, SharedNames: true, Reboots: true, Consoles: true, Rates: rates, Tags: tagLimits, Secret: secretKeys,
 	}
 }
 

@@ -175,15 +175,18 @@ func TestNamesOfAnEarlierTry(t *testing.T) {
 		stays  bool
 	}{
 		"disk": {
-			"deleteOption counts only for what was attached", azuretest.Resource{Type: azuretest.TypeDisk, Name: "m-1-os-disk"},
+			"deleteOption counts only for what was attached",
+			azuretest.Resource{Type: azuretest.TypeDisk, Name: "m-1-os-disk"},
 			owner, false,
 		},
 		"interface": {
-			"Azure keeps it for a VM that could not be made", azuretest.Resource{Type: azuretest.TypeNIC, Name: "m-1-nic"},
+			"Azure keeps it for a VM that could not be made",
+			azuretest.Resource{Type: azuretest.TypeNIC, Name: "m-1-nic"},
 			owner, false,
 		},
 		"another's": {
-			"it is not the machine's", azuretest.Resource{Type: azuretest.TypeDisk, Name: "m-1-os-disk"},
+			"it is not the machine's",
+			azuretest.Resource{Type: azuretest.TypeDisk, Name: "m-1-os-disk"},
 			"11111111-1111-4111-8111-111111111112", true,
 		},
 	} {

@@ -117,12 +117,14 @@ func TestCapacityOfClasses(t *testing.T) {
 		"type": {"the type has one", spec{"machineType": "g2-standard-4", "scheduling": off}, "1", "50Gi"},
 		"both": {
 			"the class repeats that of the type",
-			spec{"machineType": "g2-standard-4", "gpu": gpu("nvidia-l4", 1), "scheduling": off}, "1", "50Gi",
+			spec{"machineType": "g2-standard-4", "gpu": gpu("nvidia-l4", 1), "scheduling": off},
+			"1", "50Gi",
 		},
 		"class": {"the type has none", spec{"gpu": gpu("nvidia-tesla-t4", 2), "scheduling": off}, "2", "50Gi"},
 		"no size": {
 			"the disk is as large as the image, which is not known",
-			spec{"disks": []any{bootDisk(spec{"sizeGb": nil})}}, "0", "",
+			spec{"disks": []any{bootDisk(spec{"sizeGb": nil})}},
+			"0", "",
 		},
 	} {
 		w := newEnv(t)

@@ -68,8 +68,8 @@ func Offline() cloud.Driver { return driverkit.Offline{Judge: judge{}} }
 // Traits are the constants of simulated clouds.
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: ProviderName, UserDataMax: UserDataMax, Names: nameLimits, Settle: settleTime, CreateKey: true, SharedNames: true,
-		NodeNamed: true, StaticAddresses: true, Reboots: true, Consoles: true,
+		Name: ProviderName, UserDataMax: UserDataMax, Names: nameLimits, Settle: settleTime,
+		CreateKey: true, SharedNames: true, NodeNamed: true, StaticAddresses: true, Reboots: true, Consoles: true,
 		Secret: cloud.SecretKeys{Credential: []string{secretKey}, Public: []string{accountKey}},
 	}
 }

@@ -22,7 +22,7 @@ import (
 // there are no Machines. A class that stays loses it on the word of the cache: the event
 // of that update, or of the Machine, puts it back.
 func native(d Deps) api {
-	return api{
+	return api{ //nolint:gosec // kinds and finalizers of Secrets, no secret
 		classController: "machineclass", secretController: "secret",
 		classFinalizer: machinev1.Finalizer, secretFinalizer: machinev1.SecretFinalizer,
 		kind: machinev1.MachineKind,

@@ -47,7 +47,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&machinev1.Machine{}, c.batch.Enqueue(c.setsOfMachine), builder.WithPredicates(machineChanged())).
 		Watches(&machinev1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.setsOfDeployment),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, rolloutResumed()))).
-		Watches(&machinev1.MachineDeployment{}, c.batch.Enqueue(c.setsOfDeployment), builder.WithPredicates(becameAvailable())).
+		Watches(&machinev1.MachineDeployment{}, c.batch.Enqueue(c.setsOfDeployment),
+			builder.WithPredicates(becameAvailable())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		Complete(fresh.Recheck(c))
 }

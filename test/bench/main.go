@@ -51,7 +51,8 @@ func work(ctx context.Context) error {
 	flag.StringVar(&b.profiles, "profiles", "", "`folder` for profiles of the manager in each phase; none is none")
 	flag.BoolVar(&b.verbose, "v", false, "show what was asked for how often")
 	keep := flag.Bool("keep", true,
-		"keep what was found in docs/performance, and write docs/performance.md again; only pools of ten that boot in 10s are kept")
+		"keep what was found in docs/performance, and write docs/performance.md again; only pools of ten whose VMs boot in "+
+			"10s are kept")
 	docs := flag.Bool("docs", false, "measure nothing: only write docs/performance.md again from what is kept")
 	flag.Parse()
 	root, err := cluster.Root()

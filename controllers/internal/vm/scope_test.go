@@ -144,7 +144,9 @@ func TestFullAccount(t *testing.T) {
 	env := newLifeEnv(t)
 	env.exchange("other")
 	env.in("sim-1a", "sim-1b")
-	undo := env.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeInsufficientCapacity, Count: 9})
+	undo := env.cloud.AddFault(sim.Fault{
+		Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeInsufficientCapacity, Count: 9,
+	})
 	if _, err := env.engine.Ensure(t.Context(), env.object); cloud.CodeOf(err) != cloud.Exhausted {
 		t.Fatalf("got %v, want Exhausted", err)
 	}

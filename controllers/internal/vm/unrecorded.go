@@ -17,13 +17,14 @@ const (
 	adoptedAge = 5 * time.Minute
 )
 
-// findUnrecordedVM returns the VM of an owner that may have one although nothing records that: a restore of the API server, or a new object of the same name,
-// has lost the record, and perhaps the number of the attempt. The token of an attempt proves only that the
-// class of that attempt made nothing in it, so an owner with several classes is looked up in the place of
-// each of them, once before this process asks for its VM, and again where the number of its attempt goes
-// back; one with a single class where that class showed a VM of its id when this process first asked. A class
-// whose credentials the cloud refuses does not keep machines from the others, but as long as it
-// shows nothing it is looked at again.
+// findUnrecordedVM returns the VM of an owner that may have one although nothing records that: a
+// restore of the API server, or a new object of the same name, has lost the record, and perhaps the
+// number of the attempt. The token of an attempt proves only that the class of that attempt made
+// nothing in it, so an owner with several classes is looked up in the place of each of them, once
+// before this process asks for its VM, and again where the number of its attempt goes back; one with a
+// single class where that class showed a VM of its id when this process first asked. A class whose
+// credentials the cloud refuses does not keep machines from the others, but as long as it shows
+// nothing it is looked at again.
 func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolved) (cloud.VM, bool, error) {
 	attempt, _ := o.Attempt()
 	if o.Ref().ProviderID != "" || e.asked(o.Ref().OwnerID, attempt) {
