@@ -275,7 +275,7 @@ func (w *World) cloudFault(e Event) {
 	modes := []string{sim.FaultBefore, sim.FaultAfter, sim.FaultDrop, sim.FaultLost, sim.FaultThrottle, sim.FaultBoot}
 	undo := w.Cloud.AddFault(sim.Fault{
 		Op: ops[int(e.N)%len(ops)], Mode: modes[int(e.N>>4)%len(modes)], Count: 1 + int(e.N>>8)%6,
-		RetryAfter: sim.Duration(e.N >> 12 % 5 * uint32(time.Second)),
+		RetryAfter: sim.Duration(e.N >> 12 % 5 * uint32(time.Second)), Account: account,
 	})
 	w.after(e.For, undo)
 }

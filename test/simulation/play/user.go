@@ -421,7 +421,9 @@ func (w *World) leaveOtherAccount() {
 // deletes its Machine or breaks its class, before the cloud shows it.
 func (w *World) hasty(e Event) {
 	if e.N%4 != 0 {
-		w.after(e.For+time.Minute, w.Cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultLost, Count: 1}))
+		w.after(e.For+time.Minute, w.Cloud.AddFault(sim.Fault{
+			Op: sim.OpCreateVM, Mode: sim.FaultLost, Count: 1, Account: account, // in the other one nothing may be made
+		}))
 	}
 	w.ambush = append(w.ambush, func(name string) {
 		w.after(w.between(0, 2*time.Second), func() {
