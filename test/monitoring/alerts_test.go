@@ -34,7 +34,7 @@ func TestAlerts(t *testing.T) {
 		"slow-join":      {"VMs take 14 minutes to boot", 20 * time.Minute, []string{"MCMSlowJoin"}},
 		"delete-stuck":   {"the cloud deletes no VM", 155 * time.Minute, []string{"MCMDeleteStuck"}},
 		"rollout-stuck": {
-			"the quota ends in the middle of a rollout", 207 * time.Minute,
+			"the quota ends in the middle of a rollout", 175 * time.Minute,
 			[]string{"MCMRolloutStuck", "MCMCreateFailing"},
 		},
 		"set-frozen": {"machines are created beside a set and cannot be deleted", 15 * time.Minute, []string{"MCMSetFrozen"}},
