@@ -52,12 +52,13 @@ func (a *account) make(ctx context.Context, s *spec, r cloud.CreateRequest, labe
 		return cloud.VM{}, err
 	}
 	request.Labels = labels
-	var answer serverAnswer
-	e := a.do(ctx, opCreate, driverkit.Call{Method: http.MethodPost, URL: "/servers", Body: request, Out: &answer})
+	made, e, err := a.request(ctx, s, request)
 	switch {
+	case err != nil:
+		return cloud.VM{}, err
 	case e == nil:
-		err := driverkit.Note(ctx, opCreate, r, accepted{Token: r.Token, ID: answer.Server.ID})
-		return answer.Server.vm(), err
+		err := driverkit.Note(ctx, opCreate, r, accepted{Token: r.Token, ID: made.ID})
+		return made.vm(), err
 	case codeOf(e) == codeNameTaken:
 		return a.taken(ctx, s, r)
 	case e.Code == cloud.NotFound || e.Code == cloud.Invalid: // an id may stand for something that has gone

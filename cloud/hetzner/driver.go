@@ -103,8 +103,9 @@ func (d *Driver) Open(_ context.Context, c cloud.Class, creds cloud.Credentials)
 type account struct {
 	client
 
-	types *driverkit.Cache[string, serverType] // by name
-	ids   *driverkit.Cache[string, int64]      // of images, keys, networks and firewalls, by kind and name
+	types  *driverkit.Cache[string, serverType] // by name
+	ids    *driverkit.Cache[string, int64]      // of images, keys, networks and firewalls, by kind and name
+	groups groups
 }
 
 // lookupAge is how long what a name stands for is believed.

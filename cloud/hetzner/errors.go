@@ -10,6 +10,7 @@ import (
 // Codes of Hetzner's that the driver itself reacts to, and reasons that come of them.
 const (
 	codeNameTaken = "uniqueness_error"
+	codeGroupFull = "placement_group_member_limit_reached"
 
 	reasonLocked   = "Locked"
 	reasonConflict = "Conflict"
@@ -21,7 +22,9 @@ var table = driverkit.Table{
 	{Codes: []string{"unauthorized", "forbidden", "token_readonly", "protected", "resource_locked"}, Means: cloud.Denied},
 	{Codes: []string{"resource_unavailable", "placement_error"}, Means: cloud.Exhausted, Scope: driverkit.ScopeZone},
 	{
-		Codes: []string{"resource_limit_exceeded", "primary_ip_limit", "no_subnet_available", "ip_not_available"},
+		Codes: []string{
+			"resource_limit_exceeded", "primary_ip_limit", "no_subnet_available", "ip_not_available", codeGroupFull,
+		},
 		Means: cloud.Exhausted, Scope: driverkit.ScopeNone,
 	},
 	{Codes: []string{"not_found"}, Means: cloud.NotFound},
@@ -69,9 +72,11 @@ func codeOf(e *cloud.Error) string {
 func (s *spec) refused(r cloud.CreateRequest, e *cloud.Error) error {
 	switch e.Code {
 	case cloud.Exhausted:
-		e.Offering = driverkit.ScopeOf(e).Of(cloud.Offering{
-			Region: locationOf(s.zoneFor(r)), Zone: s.zoneFor(r), InstanceType: s.ServerType,
-		})
+		of := cloud.Offering{Region: locationOf(s.zoneFor(r)), Zone: s.zoneFor(r), InstanceType: s.ServerType}
+		if s.groupID() != "" || s.PlacementGroupPrefix != "" {
+			of.CapacityType = "spread" // perhaps it is only the group that no host is left for
+		}
+		e.Offering = driverkit.ScopeOf(e).Of(of)
 	case cloud.NotFound: // of something that the class names
 		e.Code = cloud.Invalid
 	case cloud.Unknown, cloud.Invalid, cloud.Denied, cloud.Throttled, cloud.Unavailable, cloud.TokenUsed:

@@ -140,9 +140,11 @@ func (c *Cloud) act(to call) (map[string]any, error) {
 		"POST /servers": (*Cloud).createServer, "GET /servers/{id}": (*Cloud).getServer,
 		"PUT /servers/{id}": (*Cloud).updateServer, "DELETE /servers/{id}": (*Cloud).deleteServer,
 		"POST /servers/{id}/actions/poweron": (*Cloud).startServer, "POST /servers/{id}/actions/reset": (*Cloud).startServer,
-		"POST /floating_ips": (*Cloud).createFloating, "DELETE /floating_ips/{id}": (*Cloud).deleteFloating,
-		"POST /floating_ips/{id}/actions/assign":   (*Cloud).assignFloating,
-		"POST /floating_ips/{id}/actions/unassign": (*Cloud).unassignFloating,
+		"POST /servers/{id}/actions/attach_to_network": (*Cloud).attachServer,
+		"POST /floating_ips":                           (*Cloud).createFloating,
+		"DELETE /floating_ips/{id}":                    (*Cloud).deleteFloating,
+		"POST /floating_ips/{id}/actions/assign":       (*Cloud).assignFloating,
+		"POST /floating_ips/{id}/actions/unassign":     (*Cloud).unassignFloating,
 	}[to.method+" "+to.path]
 	if !known {
 		return c.list(to)

@@ -1,0 +1,137 @@
+package hetzner_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner/hetznertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
+)
+
+// sent is the body of the last request that made a server.
+func (r rig) sent() string {
+	for _, c := range slices.Backward(r.proxy.Calls()) {
+		if c.Op == "POST /v1/servers" {
+			return string(c.Body)
+		}
+	}
+	return ""
+}
+
+// TestGroupOfMCM: MCM's driver puts a server into placementGroupID only where the class has a floating
+// pool, so that a pool of MCM's has more servers than a group takes.
+func TestGroupOfMCM(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, reason string
+		change       map[string]any
+		want         bool
+		warned       string
+	}{
+		{
+			"without a pool", "MCM sends no group", map[string]any{"placementGroupID": "501"}, false,
+			"providerSpec.placementGroupID",
+		},
+		{
+			"with a pool", "MCM sends the group", map[string]any{"placementGroupID": "501", "floatingPoolName": "pool"},
+			true, "",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			_, problems := r.driver().Parse(class(c.change))
+			warned := slices.ContainsFunc(problems, func(p cloud.Problem) bool {
+				return p.Field == c.warned && p.Severity == cloud.Warning
+			})
+			if warned != (c.warned != "") {
+				t.Errorf("problems: got %v, want a warning about %q: %s", problems, c.warned, c.reason)
+			}
+			a, parsed := r.account(t, c.change)
+			if _, err := r.create(t, a, request(parsed, "m")); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(r.sent(), `"placement_group":501`); got != c.want {
+				t.Errorf("sent %s, want a placement group: %v; %s", r.sent(), c.want, c.reason)
+			}
+		})
+	}
+}
+
+// TestFullGroup: that a placement group is full says nothing about the server type in its location.
+func TestFullGroup(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	change := map[string]any{"placementGroupID": "501", "floatingPoolName": "pool"}
+	a, c := r.account(t, change)
+	for i := range 10 {
+		if _, err := r.create(t, a, request(c, fmt.Sprintf("m%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := r.create(t, a, request(c, "more"))
+	e, _ := errors.AsType[*cloud.Error](err)
+	if e == nil || e.Code != cloud.Exhausted || e.Reason != "PlacementGroupMemberLimitReached" || e.Offering != nil {
+		t.Errorf("the eleventh server: got %+v, want Exhausted without an offering", e)
+	}
+}
+
+// TestNoHostForTheGroup: where Hetzner has no host that a spread group allows, servers of that type that are
+// in no group can be had still.
+func TestNoHostForTheGroup(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Change(func(s *hetznertest.Settings) { s.NoSpread = true })
+	a, c := r.account(t, map[string]any{"placementGroupPrefix": "spread-"})
+	a = wrap.Offerings(0, wrap.Clock{})(cloud.AccountInfo{}, a)
+	if _, err := r.create(t, a, request(c, "m")); cloud.CodeOf(err) != cloud.Exhausted {
+		t.Fatalf("in a group: got %v, want Exhausted", err)
+	}
+	_, free := r.account(t, nil)
+	free.Name = "another"
+	if _, err := r.create(t, a, request(free, "n")); err != nil {
+		t.Errorf("in no group: %v", err)
+	}
+}
+
+// TestGroupsThatShowMembersLate: groups show a new member some time after it was made, and the groups are
+// filled evenly all the same.
+func TestGroupsThatShowMembersLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Change(func(s *hetznertest.Settings) { s.GroupLag = time.Hour })
+	a, c := r.account(t, map[string]any{"placementGroupPrefix": "spread-"})
+	for i := range 20 {
+		if _, err := a.Create(t.Context(), request(c, fmt.Sprintf("m%d", i))); err != nil {
+			t.Fatalf("server %d: %v", i, err)
+		}
+	}
+}
+
+// TestGroupThatCountsMore: a group counts a member that it does not show. Another one of the prefix is taken,
+// and the full one is left alone.
+func TestGroupThatCountsMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Change(func(s *hetznertest.Settings) { s.Lingering = map[int64]int{501: 10} })
+	a, c := r.account(t, map[string]any{"placementGroupPrefix": "spread-"})
+	for i := range 3 {
+		if _, err := r.create(t, a, request(c, fmt.Sprintf("m%d", i))); err != nil {
+			t.Fatalf("server %d: %v", i, err)
+		}
+	}
+	posts := 0
+	for _, op := range r.asked() {
+		if op == "POST /v1/servers" {
+			posts++
+		}
+	}
+	if posts != 4 {
+		t.Errorf("%d servers were asked for, want 4: the full group is asked once", posts)
+	}
+}
