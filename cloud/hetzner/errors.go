@@ -10,6 +10,7 @@ import (
 // Codes of Hetzner's that the driver itself reacts to, and reasons that come of them.
 const (
 	codeNameTaken = "uniqueness_error"
+	codeAttached  = "server_already_attached"
 	codeGroupFull = "placement_group_member_limit_reached"
 
 	reasonLocked   = "Locked"

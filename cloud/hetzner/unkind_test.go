@@ -3,6 +3,7 @@ package hetzner_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -133,5 +134,96 @@ func TestGroupThatCountsMore(t *testing.T) {
 	}
 	if posts != 4 {
 		t.Errorf("%d servers were asked for, want 4: the full group is asked once", posts)
+	}
+}
+
+// networksOf are the addresses of a server in networks.
+func networksOf(vm cloud.VM) (all []string) {
+	for _, x := range vm.Addresses {
+		if x.Kind == "InternalIP" {
+			all = append(all, x.Value)
+		}
+	}
+	return all
+}
+
+// TestNetworksComeLater: Hetzner puts a server into its networks after it was made, or fails to. Until it is
+// in all of them it is not finished, and a public address is never shown as an internal one.
+func TestNetworksComeLater(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, reason string
+		settings     func(*hetznertest.Settings)
+		change       map[string]any
+	}{
+		{
+			"late", "the networks of a running server come a while later",
+			func(s *hetznertest.Settings) { s.Attach = 20 * time.Second }, nil,
+		},
+		{
+			"failed", "Hetzner has accepted the networks, and fails to attach them",
+			func(s *hetznertest.Settings) { s.AttachFails = 2 }, nil,
+		},
+		{
+			"failed twice", "it fails at the driver's own request, too",
+			func(s *hetznertest.Settings) { s.AttachFails = 3 }, nil,
+		},
+		{
+			"private", "a server without public addresses does not start before it is in a network",
+			func(s *hetznertest.Settings) { s.AttachFails = 2 },
+			map[string]any{"assignPublicIPv4": false, "assignPublicIPv6": false},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.Change(c.settings)
+			change := map[string]any{"networks": []string{"storage"}}
+			maps.Copy(change, c.change)
+			a, parsed := r.account(t, change)
+			q := request(parsed, "m")
+			for range 60 {
+				vm, err := a.Create(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if slices.ContainsFunc(networksOf(vm), func(x string) bool { return !strings.HasPrefix(x, "10.") }) {
+					t.Fatalf("InternalIP: got %v, want those in networks only", vm.Addresses)
+				}
+				if vm.RetryAfter == 0 {
+					if len(networksOf(vm)) != 2 || vm.State != cloud.StateRunning {
+						t.Errorf("finished: got %v, %v, want a running server in both networks: %s", vm.State, vm.Addresses,
+							c.reason)
+					}
+					return
+				}
+				r.Advance(vm.RetryAfter)
+			}
+			t.Error("not finished after 60 calls")
+		})
+	}
+}
+
+// TestFullNetwork: a network that has no address left is a shortage, and told as one.
+func TestFullNetwork(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Change(func(s *hetznertest.Settings) { s.AttachFails, s.FullNetworks = 1, true })
+	a, c := r.account(t, nil)
+	_, err := r.create(t, a, request(c, "m"))
+	if e, _ := errors.AsType[*cloud.Error](err); e == nil || e.Code != cloud.Exhausted || e.Offering != nil {
+		t.Errorf("got %v, want Exhausted without an offering", err)
+	}
+}
+
+// TestServerInNoNetwork: its public addresses are external ones, as Hetzner's cloud controller manager
+// has them.
+func TestServerInNoNetwork(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a, c := r.account(t, map[string]any{"networkName": ""})
+	vm, err := r.create(t, a, request(c, "m"))
+	if err != nil || len(networksOf(vm)) > 0 || len(vm.Addresses) != 2 {
+		t.Errorf("got %v, %v, want two external addresses", vm.Addresses, err)
 	}
 }

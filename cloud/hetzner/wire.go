@@ -24,9 +24,13 @@ type server struct {
 		IPv6        *publicIP `json:"ipv6"`
 		FloatingIPs []int64   `json:"floating_ips"`
 	} `json:"public_net"`
-	PrivateNet []struct {
-		IP string `json:"ip"`
-	} `json:"private_net"`
+	PrivateNet []privateNet `json:"private_net"` // those that it is in by now
+}
+
+// privateNet is a network that a server is in.
+type privateNet struct {
+	Network int64  `json:"network"`
+	IP      string `json:"ip"`
 }
 
 type publicIP struct {

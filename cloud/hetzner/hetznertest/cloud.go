@@ -31,11 +31,12 @@ type Settings struct {
 	Off     bool          // servers stay off when they are made, as Hetzner leaves some
 	PageMax int           // the most things on a page
 
-	Attach      time.Duration // until a server is in its networks, from when it is made
-	AttachFails int           // this many of the next networks are accepted for a server that never gets into them
-	GroupLag    time.Duration // how long a placement group does not show a new member
-	Lingering   map[int64]int // members that a placement group counts and does not show, by its id
-	NoSpread    bool          // no host is left that a spread placement group allows
+	Attach       time.Duration // until a server is in its networks, from when it is made
+	AttachFails  int           // this many of the next networks are accepted for a server that never gets into them
+	FullNetworks bool          // networks have no address left
+	GroupLag     time.Duration // how long a placement group does not show a new member
+	Lingering    map[int64]int // members that a placement group counts and does not show, by its id
+	NoSpread     bool          // no host is left that a spread placement group allows
 
 	Quota  int // servers; 0 is no limit
 	Hourly int // calls an hour, which come back one by one; 0 is no limit

@@ -140,6 +140,8 @@ func (c *Cloud) attachServer(to call) (map[string]any, error) {
 		return nil, err
 	case !has(c.settings.Networks, want.Network):
 		return nil, missing("network")
+	case c.settings.FullNetworks:
+		return nil, refuse(http.StatusConflict, "no_subnet_available", "no subnet or IP is available in the network")
 	case joined:
 		return nil, refuse(http.StatusUnprocessableEntity, "server_already_attached", "server is already attached")
 	}
