@@ -29,7 +29,11 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	var found []server
 	return driverkit.Creation{
 		Find: func(ctx context.Context) (_ []cloud.VM, err error) {
-			found, err = a.labelled(ctx, opCreate, s, r.Ref)
+			look := a.labelled // the name is looked up only where Hetzner says that it is taken
+			if r.ProviderID != "" {
+				look = a.find
+			}
+			found, err = look(ctx, opCreate, s, r.Ref)
 			return vms(found), err
 		},
 		Make: func(ctx context.Context) (cloud.VM, error) {
@@ -74,6 +78,9 @@ func (a *account) make(ctx context.Context, s *spec, r cloud.CreateRequest, labe
 	case e.Code == cloud.NotFound || e.Code == cloud.Invalid: // an id may stand for something that has gone
 		a.ids.Clear()
 		a.types.Clear()
+	}
+	if e.Reason == reasonNotHere {
+		return server{}, a.notHere(ctx, s, r, e)
 	}
 	return server{}, s.refused(r, e)
 }

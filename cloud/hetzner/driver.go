@@ -42,6 +42,7 @@ var (
 	_ cloud.TagSetter   = (*account)(nil)
 	_ cloud.Rebooter    = (*account)(nil)
 	_ cloud.Scoper      = (*account)(nil)
+	_ cloud.Stocker     = (*spec)(nil)
 )
 
 // NewDriver returns a Driver.

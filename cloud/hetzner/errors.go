@@ -1,7 +1,10 @@
 package hetzner
 
 import (
+	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
@@ -15,6 +18,7 @@ const (
 
 	reasonLocked   = "Locked"
 	reasonConflict = "Conflict"
+	reasonNotHere  = "UnsupportedLocation"
 )
 
 // table is what Hetzner's errors mean.
@@ -32,6 +36,10 @@ var table = driverkit.Table{
 	{
 		Codes: []string{"invalid_server_type"}, Means: cloud.Invalid,
 		Field: "serverType", Remedy: "name a server type that Hetzner offers in this location",
+	},
+	{
+		Codes: []string{"invalid_input"}, Texts: []string{"unsupported location for server type"}, Means: cloud.Invalid,
+		Reason: reasonNotHere, Field: "serverType", Remedy: "name a server type that Hetzner offers in this location",
 	},
 	{
 		Codes: []string{
@@ -69,15 +77,48 @@ func codeOf(e *cloud.Error) string {
 	return answer.Code
 }
 
+// notHere is the error where Hetzner refuses a server type in a location. It has the same words for a type
+// that it does not offer there, which only a person mends, and for one of which it has no more, which passes:
+// what it says of the type tells them apart.
+func (a *account) notHere(ctx context.Context, s *spec, r cloud.CreateRequest, e *cloud.Error) error {
+	kind, err := a.serverType(ctx, opCreate, s.ServerType)
+	if err != nil {
+		return s.refused(r, e)
+	}
+	location := locationOf(s.zoneFor(r))
+	var offered []string
+	for _, at := range kind.Locations {
+		if at.Deprecation == nil || a.now().Before(at.Deprecation.UnavailableAfter) {
+			offered = append(offered, at.Name)
+		}
+	}
+	if !slices.Contains(offered, location) {
+		remedy := "name a server type that Hetzner offers in " + location
+		if len(offered) > 0 {
+			remedy += ", or one of " + strings.Join(offered, ", ") + " as zone"
+		}
+		return s.refused(r, driverkit.WithField(e, "serverType", remedy))
+	}
+	soldOut := *e
+	soldOut.Code, soldOut.Problems = cloud.Exhausted, nil
+	soldOut.Offering = s.offering(r)
+	return &soldOut
+}
+
+// offering is what a request asks Hetzner for.
+func (s *spec) offering(r cloud.CreateRequest) *cloud.Offering {
+	of := cloud.Offering{Region: locationOf(s.zoneFor(r)), Zone: s.zoneFor(r), InstanceType: s.ServerType}
+	if s.groupID() != "" || s.PlacementGroupPrefix != "" {
+		of.CapacityType = "spread" // perhaps it is only the group that no host is left for
+	}
+	return &of
+}
+
 // refused adds to the error of a creation what is exhausted.
 func (s *spec) refused(r cloud.CreateRequest, e *cloud.Error) error {
 	switch e.Code {
 	case cloud.Exhausted:
-		of := cloud.Offering{Region: locationOf(s.zoneFor(r)), Zone: s.zoneFor(r), InstanceType: s.ServerType}
-		if s.groupID() != "" || s.PlacementGroupPrefix != "" {
-			of.CapacityType = "spread" // perhaps it is only the group that no host is left for
-		}
-		e.Offering = driverkit.ScopeOf(e).Of(of)
+		e.Offering = driverkit.ScopeOf(e).Of(*s.offering(r))
 	case cloud.NotFound: // of something that the class names
 		e.Code = cloud.Invalid
 	case cloud.Unknown, cloud.Invalid, cloud.Denied, cloud.Throttled, cloud.Unavailable, cloud.TokenUsed:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner/hetznertest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
@@ -225,5 +226,150 @@ func TestServerInNoNetwork(t *testing.T) {
 	vm, err := r.create(t, a, request(c, "m"))
 	if err != nil || len(networksOf(vm)) > 0 || len(vm.Addresses) != 2 {
 		t.Errorf("got %v, %v, want two external addresses", vm.Addresses, err)
+	}
+}
+
+// TestLittleLeft: what is not urgent stops when a fifth of the project's calls is left, whoever has used the
+// others up. Deletions go on to the last one.
+func TestLittleLeft(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const second = "hetznertest0second+token/of/the=same+project000000000000000000000"
+	r.Change(func(s *hetznertest.Settings) { s.Hourly, s.Tokens = 100, append(s.Tokens, second) })
+	d := hetzner.NewDriver(hetzner.Options{Transport: r.proxy, Now: r.Now})
+	c, _ := d.Parse(class(nil))
+	open := func(token string) cloud.Account {
+		a, err := d.Open(t.Context(), c, cloud.Credentials{"token": []byte(token)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	first, other := open(hetznertest.Token), open(second)
+	list := func(a cloud.Account) (err error) {
+		for _, err = range a.List(t.Context(), c, cloud.KindVM) {
+		}
+		return err
+	}
+	vm, err := r.create(t, other, request(c, "m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		if list(first) != nil {
+			break
+		}
+	}
+	for name, a := range map[string]cloud.Account{"first": first, "other": other} {
+		_ = list(a) // the one that has not asked lately learns what is left
+		_, err := a.Capacity(t.Context(), c)
+		e, _ := errors.AsType[*cloud.Error](err)
+		if name == "first" && (e == nil || e.Code != cloud.Throttled || e.RetryAfter <= 0) {
+			t.Errorf("%s token, server type: got %v, want Throttled and when to go on", name, err)
+		}
+		if err := list(a); cloud.CodeOf(err) != cloud.Throttled {
+			t.Errorf("%s token, listing: got %v, want Throttled", name, err)
+		}
+	}
+	if left := r.Left(); left < 18 || left > 20 {
+		t.Errorf("%d calls are left, want a fifth of 100", left)
+	}
+	ref := request(c, "m").Ref
+	ref.ProviderID = vm.ProviderID
+	r.remove(t, first, ref)
+	if _, err := r.create(t, first, request(c, "n")); err != nil {
+		t.Errorf("a creation with a fifth left: %v", err)
+	}
+	r.Advance(time.Hour)
+	if err := list(first); err != nil {
+		t.Errorf("a listing an hour later: %v", err)
+	}
+}
+
+// TestLostID: MCM's driver records hcloud:///<zone>/0 where it has lost the id. The server is found by its
+// name then, also to be deleted.
+func TestLostID(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a, c := r.account(t, nil)
+	id := r.Put(hetznertest.Seed{
+		Kind: cloud.KindVM, Name: "m", Location: "hel1", Type: "cx23", Age: time.Hour, Networks: []int64{301},
+		Labels: map[string]string{cluster: "shoot--a--b", role: "node", "topology.kubernetes.io/zone": "hel1-dc2"},
+	})
+	ref := cloud.Ref{Name: "m", OwnerID: owner, Class: c, ProviderID: "hcloud:///hel1-dc2/0"}
+	vm, err := a.Get(t.Context(), ref)
+	if err != nil || vm.ID != id {
+		t.Errorf("get: got server %s, %v, want %s", vm.ID, err, id)
+	}
+	q := request(c, "m")
+	q.Ref = ref
+	if vm, err := r.create(t, a, q); err != nil || vm.ID != id {
+		t.Errorf("create: got server %s, %v, want %s", vm.ID, err, id)
+	}
+	r.remove(t, a, ref)
+	if left := r.Ledger(); len(left) > 0 {
+		t.Errorf("left: %+v", left)
+	}
+	if _, err := a.Create(t.Context(), q); cloud.CodeOf(err) != cloud.NotFound {
+		t.Errorf("create when it has gone: got %v, want NotFound: no second server is made for a recorded one", err)
+	}
+}
+
+// TestTypeAndLocation: Hetzner refuses a server type that a location does not have, and one of which it has no
+// more, with the same words.
+func TestTypeAndLocation(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, reason string
+		kind         hetznertest.Type
+		want         cloud.Code
+		text         string
+	}{
+		{
+			"not offered", "only a person mends it", hetznertest.Type{Locations: []string{"fsn1", "nbg1"}}, cloud.Invalid,
+			"fsn1, nbg1",
+		},
+		{"sold out", "it passes by itself", hetznertest.Type{Refused: []string{"hel1"}}, cloud.Exhausted, "unsupported"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c.kind.Architecture = "x86"
+			r.Change(func(s *hetznertest.Settings) { s.Types["cx23"] = c.kind })
+			a, parsed := r.account(t, nil)
+			_, err := r.create(t, a, request(parsed, "m"))
+			e, _ := errors.AsType[*cloud.Error](err)
+			if e == nil || e.Code != c.want || !strings.Contains(fmt.Sprint(e, e.Problems), c.text) {
+				t.Fatalf("got %v, want %v with %q: %s", err, c.want, c.text, c.reason)
+			}
+			if c.want == cloud.Invalid && (len(e.Problems) == 0 || e.Problems[0].Field != "providerSpec.serverType") {
+				t.Errorf("problems: got %v, want the field serverType", e.Problems)
+			}
+		})
+	}
+}
+
+// TestOneLocation: a data center and its location have one stock.
+func TestOneLocation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Change(func(s *hetznertest.Settings) {
+		s.Types["cx23"] = hetznertest.Type{Refused: []string{"hel1"}, Architecture: "x86"}
+	})
+	a, c := r.account(t, nil)
+	a = wrap.Offerings(0, wrap.Clock{})(cloud.AccountInfo{}, a)
+	if _, err := r.create(t, a, request(c, "m")); cloud.CodeOf(err) != cloud.Exhausted {
+		t.Fatalf("in hel1-dc2: got %v, want Exhausted", err)
+	}
+	r.asked()
+	_, same := r.account(t, map[string]any{"zone": "hel1"})
+	same.Name = "another"
+	_, err := r.create(t, a, request(same, "n"))
+	if e, _ := errors.AsType[*cloud.Error](err); e == nil || !e.Remembered || len(r.asked()) > 0 {
+		t.Errorf("in hel1: got %v, want the shortage to be remembered", err)
+	}
+	_, other := r.account(t, map[string]any{"zone": "fsn1"})
+	if _, err := r.create(t, a, request(other, "o")); err != nil {
+		t.Errorf("in fsn1: %v", err)
 	}
 }

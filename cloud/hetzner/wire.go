@@ -118,6 +118,13 @@ type serverType struct {
 	Memory       float64 `json:"memory"` // GiB
 	Disk         int     `json:"disk"`   // GB
 	Architecture string  `json:"architecture"`
+
+	Locations []struct { // where it is offered
+		Name        string `json:"name"`
+		Deprecation *struct {
+			UnavailableAfter time.Time `json:"unavailable_after"`
+		} `json:"deprecation"`
+	} `json:"locations"`
 }
 
 // named is what has an id and a name.

@@ -179,6 +179,21 @@ func (c *Cloud) Advance(d time.Duration) {
 	c.shift += d
 }
 
+// Now is the Cloud's time.
+func (c *Cloud) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clock()
+}
+
+// Left is how many calls the project may make now, where there is a limit.
+func (c *Cloud) Left() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refill()
+	return int(float64(c.settings.Hourly) - c.spent)
+}
+
 // clock is the Cloud's time. The lock is held, as in all that follows.
 func (c *Cloud) clock() time.Time { return c.now().Add(c.shift).UTC() }
 

@@ -152,17 +152,24 @@ func (c *Cloud) act(to call) (map[string]any, error) {
 	return action(c, to)
 }
 
+const hour = 3600 // seconds
+
+// refill gives back the calls that have come in since the last look.
+func (c *Cloud) refill() {
+	now := c.clock()
+	if !c.asked.IsZero() {
+		c.spent = max(0, c.spent-now.Sub(c.asked).Seconds()*float64(c.settings.Hourly)/hour)
+	}
+	c.asked = now
+}
+
 // spend takes a call from the bucket, if there is one.
 func (c *Cloud) spend(w http.ResponseWriter, token string) error {
 	if c.settings.Hourly == 0 {
 		return nil
 	}
-	now, most := c.clock(), float64(c.settings.Hourly)
-	const hour = 3600
-	if !c.asked.IsZero() {
-		c.spent = max(0, c.spent-now.Sub(c.asked).Seconds()*most/hour)
-	}
-	c.asked = now
+	c.refill()
+	now, most := c.asked, float64(c.settings.Hourly)
 	w.Header().Set("RateLimit-Limit", strconv.Itoa(c.settings.Hourly))
 	w.Header().Set("RateLimit-Reset", strconv.FormatInt(now.Unix()+int64(c.spent*hour/most), 10))
 	if c.spent+1 > most {
