@@ -67,6 +67,7 @@ func rules() []cloudtest.Rule {
 		rule("MCM ignores it", spec{"computeCluster": "c"}, "providerSpec.datastore", warning),
 		rule("MCM injects no keys then", spec{"vapp": spec{"properties": spec{"a": "b"}}, "sshKeys": []any{"k"}},
 			"providerSpec.sshKeys", warning),
+		rule("MCM injects nothing then", spec{"vapp": spec{"properties": spec{}}}, "providerSpec.vapp", warning),
 		rule("it protects from nothing", spec{"force": true}, "providerSpec.force", warning),
 		rule("the manager sets it", spec{"extraConfig": spec{markKey: "x"}}, "providerSpec.extraConfig["+markKey+"]",
 			warning),
