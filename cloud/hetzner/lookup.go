@@ -17,7 +17,10 @@ import (
 func (a *account) resolve(ctx context.Context, op string, s *spec, r cloud.CreateRequest) (creation, error) {
 	c := creation{
 		Name: r.Name, ServerType: s.ServerType, Location: locationOf(s.zoneFor(r)), UserData: sent(r.UserData),
-		StartAfterCreate: true, PublicNet: publicNet{EnableIPv4: *s.AssignPublicIPv4, EnableIPv6: *s.AssignPublicIPv6},
+		StartAfterCreate: true,
+	}
+	if !*s.AssignPublicIPv4 || !*s.AssignPublicIPv6 {
+		c.PublicNet = &publicNet{EnableIPv4: *s.AssignPublicIPv4, EnableIPv6: *s.AssignPublicIPv6}
 	}
 	image, err := a.image(ctx, op, s)
 	if err != nil {

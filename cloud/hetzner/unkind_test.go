@@ -1,6 +1,7 @@
 package hetzner_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -371,5 +372,61 @@ func TestOneLocation(t *testing.T) {
 	_, other := r.account(t, map[string]any{"zone": "fsn1"})
 	if _, err := r.create(t, a, request(other, "o")); err != nil {
 		t.Errorf("in fsn1: %v", err)
+	}
+}
+
+// TestSparseRequest: what a class leaves out is Hetzner's to decide, and is not sent.
+func TestSparseRequest(t *testing.T) {
+	t.Parallel()
+	const always = `"image":101,"labels":{"mcm.cluster.x-k8s.io/machine":"m","mcm.cluster.x-k8s.io/owner-id":"` + owner +
+		`","mcm.gardener.cloud/cluster":"shoot--a--b","mcm.gardener.cloud/role":"node",` +
+		`"topology.kubernetes.io/region":"hel1","topology.kubernetes.io/zone":"hel1-dc2"},"location":"hel1","name":"m",`
+	for _, c := range []struct {
+		name, reason, want string
+		change             map[string]any
+	}{
+		{
+			"smallest", "MCM requires no more",
+			always + `"server_type":"cx23","ssh_keys":[201],"start_after_create":true}`, nil,
+		},
+		{
+			"zeros", "an empty field is none",
+			always + `"server_type":"cx23","ssh_keys":[201],"start_after_create":true}`,
+			map[string]any{
+				"networks": []string{}, "firewalls": []string{}, "labels": map[string]string{}, "placementGroupID": "",
+				"placementGroupPrefix": "", "floatingPoolName": "", "assignPublicIPv4": nil,
+			},
+		},
+		{
+			"a default that is given", "it is what Hetzner does",
+			always + `"server_type":"cx23","ssh_keys":[201],"start_after_create":true}`,
+			map[string]any{"assignPublicIPv4": true, "assignPublicIPv6": true},
+		},
+		{
+			"no IPv6", "the class says no",
+			always + `"public_net":{"enable_ipv4":true,"enable_ipv6":false},"server_type":"cx23","ssh_keys":[201],` +
+				`"start_after_create":true}`,
+			map[string]any{"assignPublicIPv6": false},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			change := map[string]any{"networkName": ""}
+			maps.Copy(change, c.change)
+			a, parsed := r.account(t, change)
+			q := request(parsed, "m")
+			q.UserData = nil
+			if _, err := r.create(t, a, q); err != nil {
+				t.Fatal(err)
+			}
+			var sent map[string]any
+			if err := json.Unmarshal([]byte(r.sent()), &sent); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := json.Marshal(sent); string(got) != "{"+c.want {
+				t.Errorf("got  %s\nwant {%s\nbecause %s", got, c.want, c.reason)
+			}
+		})
 	}
 }

@@ -72,7 +72,7 @@ type creation struct {
 	Networks         []int64           `json:"networks,omitempty"`
 	Firewalls        []firewallRef     `json:"firewalls,omitempty"`
 	PlacementGroup   int64             `json:"placement_group,omitempty"`
-	PublicNet        publicNet         `json:"public_net"`
+	PublicNet        *publicNet        `json:"public_net,omitempty"` // nil for addresses of both families
 }
 
 type firewallRef struct {

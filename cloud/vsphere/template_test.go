@@ -60,7 +60,10 @@ func TestVAppOfTheTemplate(t *testing.T) {
 		{"others", "cloud-init would read them and nothing else", spec{}, []string{"hostname", "password"}, true},
 		{"user data", "it is where the user data is", spec{}, []string{"user-data"}, false},
 		{"none", "there is nothing to remove", spec{}, nil, false},
-		{"the class's", "they are what the class wants", spec{VApp: &vApp{map[string]string{"a": "b"}}}, []string{"a"}, false},
+		{
+			"the class's", "they are what the class wants", spec{VApp: &vApp{map[string]string{"a": "b"}}}, []string{"a"},
+			false,
+		},
 		{"left to the template", "MCM changes nothing then", spec{VApp: &vApp{}}, []string{"a"}, false},
 	} {
 		change, err := c.spec.change(request("#cloud-config\n"), config(c.properties...), nil, nil)

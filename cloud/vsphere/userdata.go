@@ -277,7 +277,8 @@ func (s *spec) checkNetwork(r cloud.CreateRequest, c *types.VirtualMachineConfig
 			Message: "is an Ignition document" + needs + "write the addresses into it and remove spec.network",
 		}}, cloud.BlocksCreate)
 	case s.isIgnition(c):
-		return wrong(opCreate, "guestId", "or that of the template is "+s.guest(c)+", which boots with Ignition"+needs+"choose another template")
+		return wrong(opCreate, "guestId", "or that of the template is "+s.guest(c)+", which boots with Ignition"+needs+
+			"choose another template")
 	case byProperty:
 		return wrong(opCreate, "templateVM", "has the vApp property "+userDataProperty+needs+
 			"remove the vApp properties of the template")
