@@ -63,6 +63,12 @@ type Offering struct {
 	Region, Zone, InstanceType, CapacityType string
 }
 
+// A Stocker is a Class.Spec of a cloud whose zones share what they can run out of.
+type Stocker interface {
+	// Stock names the stock of a zone, which is equal for zones that share one.
+	Stock(zone string) string
+}
+
 // String is "<type> in <zone or region>".
 func (o Offering) String() string {
 	place := o.Zone

@@ -29,7 +29,7 @@ func (a *account) staying(ctx context.Context, op string, s *spec, r cloud.Ref) 
 // Hetzner replaces all labels at once: what somebody else changes between the look and the
 // change is lost. There is no version that could be compared.
 func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
-	const op = "set labels"
+	const op = opLabels
 	s, err := driverkit.SpecOf[*spec](op, r.Class)
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ type client struct {
 	token       string
 	fingerprint string
 	refusals    *cloud.Refusals
+	meter       *meter
 	now         func() time.Time
 }
 
@@ -30,7 +31,7 @@ func (d *Driver) connect(token string, creds cloud.Credentials) client {
 			Errors: table, Refusal: refusal, RequestID: "X-Correlation-Id", Now: d.options.Now,
 		},
 		endpoint: d.options.Endpoint, token: token, fingerprint: creds.Fingerprint(),
-		refusals: &d.refusals, now: d.options.Now,
+		refusals: &d.refusals, meter: &meter{}, now: d.options.Now,
 	}
 }
 
@@ -41,14 +42,20 @@ func (c *client) do(ctx context.Context, op string, call driverkit.Call) *cloud.
 		return cloud.Errorf(cloud.Denied, op, "RefusedLately",
 			"Hetzner refused the token a moment ago; it is tried again in ten minutes, or when the Secret changes")
 	}
-	call.URL = c.endpoint + call.URL
+	if e := c.meter.admit(op, c.now()); e != nil {
+		return e
+	}
+	var header http.Header
+	call.URL, call.OutHeader = c.endpoint+call.URL, &header
 	call.Header = map[string]string{"Authorization": "Bearer " + c.token}
 	e := c.api.Do(ctx, op, call)
+	c.meter.learn(header, c.now())
 	switch {
 	case e == nil:
 	case codeOf(e) == "unauthorized":
 		c.refusals.Note(c.fingerprint, c.now())
 	case e.Code == cloud.Throttled && e.RetryAfter == 0:
+		c.meter.empty(c.now())
 		// RateLimit-Reset says when the whole hour's bucket is full again, and the next call
 		// fits after a second. Others of the project wait for it too.
 		e.RetryAfter = throttledWait

@@ -63,8 +63,8 @@ func (t server) vm() cloud.VM {
 // providerID returns a providerID in MCM's form.
 func providerID(zone, id string) string { return providerIDPrefix + "/" + zone + "/" + id }
 
-// addresses returns how a server is reached. One that is in no network has its public addresses
-// only, by which the nodes of such a cluster reach each other, too.
+// addresses returns how a server is reached. A public address is never an internal one, also while the
+// server is not in its networks yet: nodes would be known by it for good.
 func (t server) addresses() []cloud.Address {
 	var all []cloud.Address
 	add := func(kind, text string) {
@@ -75,11 +75,7 @@ func (t server) addresses() []cloud.Address {
 	for _, n := range t.PrivateNet {
 		add("InternalIP", n.IP)
 	}
-	public := t.public()
-	if len(t.PrivateNet) == 0 && len(public) > 0 {
-		add("InternalIP", public[0])
-	}
-	for _, address := range public {
+	for _, address := range t.public() {
 		add("ExternalIP", address)
 	}
 	return all

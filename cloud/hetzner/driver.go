@@ -42,6 +42,7 @@ var (
 	_ cloud.TagSetter   = (*account)(nil)
 	_ cloud.Rebooter    = (*account)(nil)
 	_ cloud.Scoper      = (*account)(nil)
+	_ cloud.Stocker     = (*spec)(nil)
 )
 
 // NewDriver returns a Driver.
@@ -103,8 +104,9 @@ func (d *Driver) Open(_ context.Context, c cloud.Class, creds cloud.Credentials)
 type account struct {
 	client
 
-	types *driverkit.Cache[string, serverType] // by name
-	ids   *driverkit.Cache[string, int64]      // of images, keys, networks and firewalls, by kind and name
+	types  *driverkit.Cache[string, serverType] // by name
+	ids    *driverkit.Cache[string, int64]      // of images, keys, networks and firewalls, by kind and name
+	groups groups
 }
 
 // lookupAge is how long what a name stands for is believed.

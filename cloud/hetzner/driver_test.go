@@ -68,6 +68,7 @@ func (r rig) seed(_ testing.TB, s cloudtest.Seed) string {
 	}
 	seed := hetznertest.Seed{
 		Kind: s.Kind, Labels: labels, Location: s.Class.Region, Type: s.Class.InstanceType, Server: s.AttachTo, Age: s.Age,
+		Networks: []int64{301},
 	}
 	if s.OwnerID == "" && !s.Untagged && cluster == "shoot--a--b" {
 		seed.Name = s.Name // as MCM names it

@@ -82,7 +82,7 @@ func (a *account) makeAddress(ctx context.Context, s *spec, r cloud.CreateReques
 	return a.waitUnless(e, s, r)
 }
 
-// waitUnless returns when to go on after a call for a floating IP, which Hetzner refuses while
+// waitUnless returns when to go on after a call for a floating IP or a network, which Hetzner refuses while
 // something else is done to the server.
 func (a *account) waitUnless(e *cloud.Error, s *spec, r cloud.CreateRequest) (time.Duration, error) {
 	switch {

@@ -12,11 +12,15 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
-// resolve returns the request for the server of r, with the ids of what the class names.
+// resolve returns the request for the server of r, with the ids of what the class names but for its
+// placement group.
 func (a *account) resolve(ctx context.Context, op string, s *spec, r cloud.CreateRequest) (creation, error) {
 	c := creation{
 		Name: r.Name, ServerType: s.ServerType, Location: locationOf(s.zoneFor(r)), UserData: sent(r.UserData),
-		StartAfterCreate: true, PublicNet: publicNet{EnableIPv4: *s.AssignPublicIPv4, EnableIPv6: *s.AssignPublicIPv6},
+		StartAfterCreate: true,
+	}
+	if !*s.AssignPublicIPv4 || !*s.AssignPublicIPv6 {
+		c.PublicNet = &publicNet{EnableIPv4: *s.AssignPublicIPv4, EnableIPv6: *s.AssignPublicIPv6}
 	}
 	image, err := a.image(ctx, op, s)
 	if err != nil {
@@ -43,8 +47,7 @@ func (a *account) resolve(ctx context.Context, op string, s *spec, r cloud.Creat
 	for _, id := range firewalls {
 		c.Firewalls = append(c.Firewalls, firewallRef{id})
 	}
-	c.PlacementGroup, err = a.placementGroup(ctx, op, s)
-	return c, err
+	return c, nil
 }
 
 // question is what is looked up: things of a kind by one of their fields.
@@ -157,41 +160,4 @@ func (a *account) serverType(ctx context.Context, op, name string) (serverType, 
 		}
 		return answer.ServerTypes[0], nil
 	})
-}
-
-// groupMax is how many servers Hetzner takes in a placement group.
-const groupMax = 10
-
-// placementGroup returns the id of the placement group for a server of the class: the one that
-// it names, or the emptiest of those whose names begin with its prefix. 0 is none.
-func (a *account) placementGroup(ctx context.Context, op string, s *spec) (int64, error) {
-	if s.PlacementGroupID != "" {
-		id, err := strconv.ParseInt(s.PlacementGroupID, 10, 64)
-		if err != nil {
-			return 0, cloud.Errorf(cloud.Invalid, op, "InvalidClass", "placementGroupID %q is no number", s.PlacementGroupID)
-		}
-		return id, nil
-	}
-	if s.PlacementGroupPrefix == "" {
-		return 0, nil
-	}
-	answer := map[string][]named{}
-	query := url.Values{"type": {"spread"}, "per_page": {strconv.Itoa(pageSize)}}
-	if err := a.things(ctx, op, "placement_groups", query, answer); err != nil {
-		return 0, err
-	}
-	groups := slices.DeleteFunc(answer["placement_groups"], func(g named) bool {
-		return !strings.HasPrefix(g.Name, s.PlacementGroupPrefix)
-	})
-	if len(groups) == 0 {
-		return 0, driverkit.WithField(cloud.Errorf(cloud.Invalid, op, "NotFound",
-			"the project has no placement group whose name begins with %q", s.PlacementGroupPrefix),
-			"placementGroupPrefix", "make one for each 10 servers")
-	}
-	emptiest := slices.MinFunc(groups, func(a, b named) int { return len(a.Servers) - len(b.Servers) })
-	if len(emptiest.Servers) >= groupMax {
-		return 0, cloud.Errorf(cloud.Exhausted, op, "PlacementGroupsFull",
-			"all placement groups whose names begin with %q have %d servers; make another", s.PlacementGroupPrefix, groupMax)
-	}
-	return emptiest.ID, nil
 }

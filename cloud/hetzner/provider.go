@@ -68,7 +68,8 @@ var serverID = regexp.MustCompile(`[1-9][0-9]*`)
 // Hetzner's documentation (docs.hetzner.cloud, "Rate Limiting") allows a project 3600 calls an
 // hour: a bucket of that size which gets one more each second. Everybody shares it, also the
 // cloud controller manager and the CSI driver. A creation and a deletion take two calls or
-// three, a listing one for 50 servers: together the rates leave a quarter of the bucket to others.
+// three, a listing one for 50 servers, each of which its rate counts: together the rates leave a sixth of the
+// bucket to others. What others use is in Hetzner's own count, see meter.
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, Aliases: []string{"hcloud"}, UserDataMax: userDataMax, Names: nameLimits,
@@ -76,7 +77,7 @@ func (judge) Traits() cloud.Traits {
 		Secret: cloud.SecretKeys{Credential: []string{tokenEntry}},
 		Rates: cloud.Rates{
 			Create: cloud.Rate{PerSecond: 0.08, Burst: 250}, Delete: cloud.Rate{PerSecond: 0.08, Burst: 250},
-			Get: cloud.Rate{PerSecond: 0.2, Burst: 1000}, List: cloud.Rate{PerSecond: 0.02, Burst: 30},
+			Get: cloud.Rate{PerSecond: 0.2, Burst: 1000}, List: cloud.Rate{PerSecond: 0.03, Burst: 60},
 			Capacity: cloud.Rate{PerSecond: 0.01, Burst: 30}, Tags: cloud.Rate{PerSecond: 0.02, Burst: 100},
 		},
 	}

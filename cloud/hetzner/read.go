@@ -7,9 +7,17 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+)
+
+// Operations that are not urgent.
+const (
+	opList     = "list resources"
+	opCapacity = "get server type"
+	opLabels   = "set labels"
 )
 
 // Get returns the VM of r.
@@ -26,6 +34,16 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	return driverkit.One(op, r, vms(found))
 }
 
+// lostID is the end of a providerID of MCM's whose driver has lost the id.
+const lostID = "/0"
+
+// recorded reports whether r has the id of its server. MCM's driver writes hcloud:///<zone>/0 where it has
+// lost it; such a server is found by name.
+func recorded(r cloud.Ref) bool {
+	lost := strings.HasPrefix(r.ProviderID, providerIDPrefix+"/") && strings.HasSuffix(r.ProviderID, lostID)
+	return r.ProviderID != "" && !lost
+}
+
 // vms returns servers as the controllers see them.
 func vms(found []server) []cloud.VM {
 	var all []cloud.VM
@@ -39,7 +57,7 @@ func vms(found []server) []cloud.VM {
 // of the class and the machine, or else that of the machine's name, which MCM made.
 func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]server, error) {
 	found, err := a.labelled(ctx, op, s, r)
-	if err != nil || len(found) > 0 || r.ProviderID != "" || r.Name == "" {
+	if err != nil || len(found) > 0 || recorded(r) || r.Name == "" {
 		return found, err
 	}
 	named, err := a.byName(ctx, op, r.Name)
@@ -61,9 +79,9 @@ func (a *account) labelled(ctx context.Context, op string, s *spec, r cloud.Ref)
 
 func (a *account) candidates(ctx context.Context, op string, s *spec, r cloud.Ref) ([]server, error) {
 	switch {
-	case r.ProviderID == "" && r.Name == "":
+	case !recorded(r) && r.Name == "":
 		return nil, nil // it names no machine
-	case r.ProviderID == "":
+	case !recorded(r):
 		selector := s.selector(equals(roleLabel, roleNode), equals(machineLabel, r.Name))
 		return driverkit.Collect(list(ctx, &a.client, op, servers(), selecting(selector)))
 	}
@@ -104,7 +122,7 @@ func (s *spec) owns(t server, r cloud.Ref) bool {
 
 // List yields the servers and floating IPs with the labels of the class.
 func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
-	const op = "list resources"
+	const op = opList
 	s, err := driverkit.SpecOf[*spec](op, c)
 	if err != nil {
 		return driverkit.Failed[cloud.Resource](driverkit.Restrict(err))
@@ -131,7 +149,7 @@ func (t floatingIP) resource() cloud.Resource {
 
 // Capacity returns what Hetzner says of the class's server type.
 func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
-	const op = "get server type"
+	const op = opCapacity
 	s, err := driverkit.SpecOf[*spec](op, c)
 	if err != nil {
 		return cloud.Capacity{}, err

@@ -66,6 +66,10 @@ func locationOf(zone string) string {
 	return location
 }
 
+// Stock returns the location of a zone: the data centers of a location, and those who name the location
+// itself, have one stock.
+func (s *spec) Stock(zone string) string { return locationOf(zone) }
+
 // zoneFor returns the zone of the server of r.
 func (s *spec) zoneFor(r cloud.CreateRequest) string { return cmp.Or(r.Zone, s.Zone) }
 

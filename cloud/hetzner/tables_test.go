@@ -47,7 +47,10 @@ func rules() []cloudtest.Rule {
 		rule("one may do without a key", map[string]any{"sshFingerprint": "", "withoutSSHKey": true}, "", 0),
 		rule("the key counts", map[string]any{"withoutSSHKey": true}, "providerSpec.withoutSSHKey", warning),
 		rule("it is an id", map[string]any{"placementGroupID": "spread"}, "providerSpec.placementGroupID", create),
-		rule("the id counts", map[string]any{"placementGroupID": "501", "placementGroupPrefix": "a"},
+		rule("MCM does not use it then", map[string]any{"placementGroupID": "501"}, "providerSpec.placementGroupID", warning),
+		rule("the id counts", map[string]any{
+			"placementGroupID": "501", "placementGroupPrefix": "a", "floatingPoolName": "pool",
+		},
 			"providerSpec.placementGroupPrefix", warning),
 		rule("it is a label", map[string]any{"floatingPoolName": "a b"}, "providerSpec.floatingPoolName", create),
 		rule("nothing could reach the server", map[string]any{
@@ -96,10 +99,11 @@ func errorRows() []cloudtest.ErrorRow {
 	here := &cloud.Offering{Region: "hel1", Zone: "hel1-dc2", InstanceType: "cx23"}
 	stock, full := create(412, "resource_unavailable", cloud.Exhausted), create(422, "placement_error", cloud.Exhausted)
 	stock.Of, full.Of = here, here
+	group := create(422, "placement_group_member_limit_reached", cloud.Exhausted)
 	slow := create(429, "rate_limit_exceeded", cloud.Throttled)
 	slow.After = 10 * time.Second
 	return []cloudtest.ErrorRow{
-		stock, full, slow,
+		stock, full, group, slow,
 		create(403, "resource_limit_exceeded", cloud.Exhausted), create(409, "no_subnet_available", cloud.Exhausted),
 		create(404, "not_found", cloud.Invalid), create(400, "invalid_input", cloud.Invalid),
 		create(400, "invalid_server_type", cloud.Invalid), create(403, "forbidden", cloud.Denied),

@@ -32,7 +32,9 @@ func (s *spec) validate() {
 	s.WarnIf(s.WithoutSSHKey && s.SSHFingerprint != "", "withoutSSHKey",
 		"does not count, because sshFingerprint is set; remove one")
 	s.Matches(cloud.BlocksCreate, "placementGroupID", s.PlacementGroupID, serverID, "the number of a placement group")
-	s.WarnIf(s.PlacementGroupID != "" && s.PlacementGroupPrefix != "", "placementGroupPrefix",
+	s.WarnIf(s.PlacementGroupID != "" && s.groupID() == "", "placementGroupID",
+		"does not count without floatingPoolName, as with MCM; remove it, or set placementGroupPrefix to the group's name")
+	s.WarnIf(s.groupID() != "" && s.PlacementGroupPrefix != "", "placementGroupPrefix",
 		"does not count, because placementGroupID is set; remove one")
 	s.Matches(cloud.BlocksCreate, "floatingPoolName", s.FloatingPoolName, labelValue, "the value of a label")
 	s.validateLists()

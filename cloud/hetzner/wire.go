@@ -24,9 +24,13 @@ type server struct {
 		IPv6        *publicIP `json:"ipv6"`
 		FloatingIPs []int64   `json:"floating_ips"`
 	} `json:"public_net"`
-	PrivateNet []struct {
-		IP string `json:"ip"`
-	} `json:"private_net"`
+	PrivateNet []privateNet `json:"private_net"` // those that it is in by now
+}
+
+// privateNet is a network that a server is in.
+type privateNet struct {
+	Network int64  `json:"network"`
+	IP      string `json:"ip"`
 }
 
 type publicIP struct {
@@ -68,7 +72,7 @@ type creation struct {
 	Networks         []int64           `json:"networks,omitempty"`
 	Firewalls        []firewallRef     `json:"firewalls,omitempty"`
 	PlacementGroup   int64             `json:"placement_group,omitempty"`
-	PublicNet        publicNet         `json:"public_net"`
+	PublicNet        *publicNet        `json:"public_net,omitempty"` // nil for addresses of both families
 }
 
 type firewallRef struct {
@@ -114,6 +118,13 @@ type serverType struct {
 	Memory       float64 `json:"memory"` // GiB
 	Disk         int     `json:"disk"`   // GB
 	Architecture string  `json:"architecture"`
+
+	Locations []struct { // where it is offered
+		Name        string `json:"name"`
+		Deprecation *struct {
+			UnavailableAfter time.Time `json:"unavailable_after"`
+		} `json:"deprecation"`
+	} `json:"locations"`
 }
 
 // named is what has an id and a name.

@@ -125,6 +125,9 @@ func (s *spec) change(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo,
 		DeviceChange:                 s.devices(c, nics),
 		VAppConfig:                   b.vApp(),
 	}
+	if b.withoutVApp {
+		change.VAppConfigRemoved = &b.withoutVApp
+	}
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
 		change.ExtraConfig = append(change.ExtraConfig, &types.OptionValue{Key: key, Value: extra[key]})
 	}

@@ -67,6 +67,7 @@ func rules() []cloudtest.Rule {
 		rule("MCM ignores it", spec{"computeCluster": "c"}, "providerSpec.datastore", warning),
 		rule("MCM injects no keys then", spec{"vapp": spec{"properties": spec{"a": "b"}}, "sshKeys": []any{"k"}},
 			"providerSpec.sshKeys", warning),
+		rule("MCM injects nothing then", spec{"vapp": spec{"properties": spec{}}}, "providerSpec.vapp", warning),
 		rule("it protects from nothing", spec{"force": true}, "providerSpec.force", warning),
 		rule("the manager sets it", spec{"extraConfig": spec{markKey: "x"}}, "providerSpec.extraConfig["+markKey+"]",
 			warning),
@@ -257,6 +258,13 @@ func errorRows() []cloudtest.ErrorRow {
 		row("get", "HostCommunication", cloud.Unavailable), row("get", "HostNotConnected", cloud.Unavailable),
 		row("get", "Timedout", cloud.Unavailable), row("list", "SystemError", cloud.Unavailable),
 		row("delete", "NoPermission", cloud.Denied), row("capacity", "InvalidProperty", cloud.Invalid),
+		// What only a person mends, and what passes by itself.
+		row("create", "QuestionPending", cloud.Denied), row("delete", "QuestionPending", cloud.Denied),
+		row("create", "LicenseExpired", cloud.Denied), row("create", "PasswordExpired", cloud.Denied),
+		row("create", "MethodDisabled", cloud.Unavailable), row("delete", "MethodDisabled", cloud.Unavailable),
+		row("create", "TooManyConcurrentNativeClones", cloud.Unavailable), row("create", "FileLocked", cloud.Unavailable),
+		row("create", "NotEnoughLicenses", cloud.Exhausted),
+		row("create", "VAppTaskInProgress", cloud.Unavailable), // of a family of the table
 		row("get", "NotEnoughLicenses2", cloud.Unknown),
 		plain(404, 0, cloud.Unknown), plain(401, 0, cloud.Denied), plain(403, 0, cloud.Denied),
 		plain(429, 7*time.Second, cloud.Throttled), plain(500, 0, cloud.Unavailable), plain(503, 0, cloud.Unavailable),

@@ -3,6 +3,7 @@ package vsphere
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -104,18 +105,23 @@ func (a *account) ensure(ctx context.Context, s *spec, r cloud.CreateRequest) (*
 	if r.ProviderID != "" {
 		return a.shown(ctx, s, r)
 	}
-	n := noteFor(r)
+	n, taken := noteFor(r), ""
 	if n.Task != "" {
 		vm, done, err := a.cloned(ctx, s, r, &n)
-		if vm != nil || err != nil || !done {
+		taken = collision(err)
+		if vm != nil || err != nil && taken == "" || !done {
 			return vm, err
 		}
 	}
-	return a.foundOrCloned(ctx, s, r, n)
+	return a.foundOrCloned(ctx, s, r, n, taken)
 }
 
-// foundOrCloned looks for the VM by name, and asks for it if there is none.
-func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequest, n note) (*seen, error) {
+// foundOrCloned looks for the VM by name, and asks for it if there is none. taken is the fault by which vCenter
+// has just refused the name; empty if it has not. Mostly somebody was faster, perhaps we; else something that
+// is no VM has the name, or files that an earlier try has left.
+func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequest, n note, taken string) (
+	*seen, error,
+) {
 	vms, stranger, err := a.byName(ctx, s, r.Ref)
 	switch {
 	case err != nil:
@@ -133,6 +139,10 @@ func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequ
 				"is the name of a VM in folder %q that is not this machine's (%s); rename that VM or choose another folder",
 				s.Folder, stranger.ref.Value),
 		}}, cloud.Warning)
+	case taken != "":
+		return nil, cloud.Errorf(cloud.Unavailable, opCreate, "NameTaken",
+			"vCenter refuses the name %q (%s) and shows no VM in folder %q that has it: rename or remove the folder, the vApp "+
+				"or the files on the datastore that do; it is tried again", r.Name, taken, s.Folder)
 	}
 	return nil, a.clone(ctx, s, r, n)
 }
@@ -194,17 +204,21 @@ func (a *account) result(ctx context.Context, s *spec, r cloud.CreateRequest, in
 	return vm, err
 }
 
-// cloneFailure is what a clone failed with; nil if somebody was faster, perhaps
-// we.
+// cloneFailure is what a clone failed with; nil if vCenter does not say.
 func cloneFailure(info *types.TaskInfo) error {
-	if info.Error == nil {
-		return nil
-	}
-	switch info.Error.Fault.(type) {
-	case nil, *types.DuplicateName, *types.FileAlreadyExists, *types.AlreadyExists:
+	if info.Error == nil || info.Error.Fault == nil {
 		return nil
 	}
 	return taskErrorOf(info.Error)
+}
+
+// collision returns the fault in err that says that a name is taken; empty if there is none.
+func collision(err error) string {
+	e, _ := errors.AsType[*cloud.Error](err)
+	if e != nil && slices.Contains([]string{"DuplicateName", "FileAlreadyExists", "AlreadyExists"}, e.Reason) {
+		return e.Reason
+	}
+	return ""
 }
 
 // clone asks for the clone in the zone of the request.
@@ -263,6 +277,10 @@ func (a *account) cloneRequest(ctx context.Context, s *spec, r cloud.CreateReque
 	if m.DRS, err = a.requires(ctx, s); err != nil {
 		return nil, err
 	}
+	nics, err := a.backings(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	folder, err := a.inventory.find(ctx, s, "folder", s.Folder)
 	if err != nil {
 		return nil, err
@@ -276,6 +294,14 @@ func (a *account) cloneRequest(ctx context.Context, s *spec, r cloud.CreateReque
 	if err := s.link(t, &spec); err != nil {
 		return nil, err
 	}
+	// DRS recommends a host that has the networks only if the clone is asked for with them. The MAC addresses
+	// that vCenter gave the template stay the template's.
+	for _, card := range cards(t.config) {
+		if card.AddressType != string(types.VirtualEthernetCardMacTypeManual) {
+			card.MacAddress = ""
+		}
+	}
+	spec.Location.DeviceChange = interfaceChanges(t.config, nics)
 	if err := a.place(ctx, s, r, placing{t, folder, n}, &spec); err != nil {
 		return nil, err
 	}
@@ -285,9 +311,6 @@ func (a *account) cloneRequest(ctx context.Context, s *spec, r cloud.CreateReque
 // requires looks for what a VM gets after it is cloned, so that it is not cloned in vain,
 // and returns what it will belong to in its compute cluster.
 func (a *account) requires(ctx context.Context, s *spec) (*membership, error) {
-	if _, err := a.networks(ctx, s); err != nil {
-		return nil, err
-	}
 	if _, err := a.tagIDs(ctx, s); err != nil {
 		return nil, err
 	}

@@ -29,13 +29,15 @@ func faults() driverkit.Table {
 			"InsufficientNetworkCapacity", "InsufficientNetworkResourcePoolCapacity", "InsufficientVFlashResourcesFault",
 			"NumVirtualCpusExceedsLimit", "NoDiskSpace", "NoCompatibleHost", "NoCompatibleDatastore", "NoHost",
 			"NotEnoughCpus", "NotEnoughLicenses", "NoHostSuitableForFtSecondary", "StorageDrsCannotMoveVmInUserFolder",
-			"InUseFeatureManipulationDisallowed", "VmLimitLicense", "LicenseExpired", "unable_to_allocate_resource",
+			"InUseFeatureManipulationDisallowed", "VmLimitLicense", "unable_to_allocate_resource",
 		}},
-		{Means: cloud.Denied, Codes: []string{ // the caller may not do this
+		{Means: cloud.Denied, Codes: []string{ // the caller may not do this, or a person has to do something first
+			"QuestionPending", "LicenseExpired",
 			"InvalidLogin", "NotAuthenticated", "NoPermission", "NoClientCertificate", "PasswordExpired", "InvalidLocale",
 			"RestrictedVersion", "SecurityError", "unauthenticated", "unauthorized",
 		}},
 		{Means: cloud.Unavailable, Codes: []string{ // something else is going on, or a host is away
+			"MethodDisabled", "TooManyConcurrentNativeClones", // a backup or another clone is at work
 			"TaskInProgress", "ConcurrentAccess", "InvalidState", "InvalidPowerState", "InvalidHostState",
 			"InvalidDatastoreState", "ResourceInUse", "FileLocked", "HostCommunication", "HostNotConnected",
 			"HostNotReachable", "HostConnectFault", "HostConfigFault", "CannotAccessVmComponent", "CannotAccessFile",
@@ -128,7 +130,7 @@ func fail(op string, err error) error {
 func failFault(op string, f types.AnyType, message string) *cloud.Error {
 	name := faultName(f)
 	code := faults().Row(driverkit.Answer{Code: name}).Means
-	if base, ok := f.(types.BaseMethodFault); code == cloud.Unknown && ok {
+	if base, ok := pointerTo(f).(types.BaseMethodFault); code == cloud.Unknown && ok {
 		code = familyCode(base)
 	}
 	return cloud.Errorf(code, op, name, "vCenter answered %s%s%s", name, detail(f), colon(message))
@@ -162,6 +164,8 @@ func detail(f types.AnyType) string {
 		return about(x.Property, "")
 	case *types.InvalidDeviceSpec:
 		return about(x.Property, "")
+	case *types.QuestionPending:
+		return about(strconv.Quote(x.Text), "")
 	case *types.NoDiskSpace:
 		return about(x.Datastore, "")
 	case *types.ManagedObjectNotFound:

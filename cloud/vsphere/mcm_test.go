@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
@@ -65,7 +66,7 @@ func meaning(t *testing.T, in cloud.ClassInput, creds cloud.Credentials) string 
 	cluster, role := s.ownership()
 	text, err := json.MarshalIndent(map[string]any{
 		"spec": s, "problems": problems, "cluster": cluster, "role": role, "owner": c.Owner, "region": c.Region,
-		"ignition":          s.isIgnition(),
+		"ignition":          s.isIgnition(&types.VirtualMachineConfigInfo{}),
 		"injects user data": !s.vAppGiven(), "login": map[string]any{
 			"endpoint": who.endpoint.String(), "user": who.user, "password is set": who.password == "not-a-real-one",
 			"insecure": who.insecure, "problems": missing,

@@ -92,6 +92,9 @@ func decode(raw json.RawMessage) *spec {
 		Hint:     "templateVM, network, a place to run, a datastore and tags",
 	})
 	s.APIVersion, s.Kind = nil, nil // classes that mean the same are equal
+	for i, key := range s.SSHKeys {
+		s.SSHKeys[i] = strings.TrimSpace(key)
+	}
 	return s
 }
 

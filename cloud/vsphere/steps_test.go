@@ -175,8 +175,35 @@ func TestBoot(t *testing.T) {
 			data: "#cloud-config\nssh_authorized_keys: []\n", problem: "providerSpec.sshKeys",
 		},
 		{
-			name: "keys with MIME", reason: "there is no place for them", spec: spec{SSHKeys: []string{"k"}},
-			data: "MIME-Version: 1.0\n", problem: "providerSpec.sshKeys",
+			name: "keys with MIME", reason: "MCM appends them to any text", spec: spec{SSHKeys: []string{"k"}},
+			data: "MIME-Version: 1.0\n", properties: []string{"user-data"},
+			want: map[string]string{"vapp user-data": b64("MIME-Version: 1.0\n\nssh_authorized_keys: [\"k\"]\n")},
+		},
+		{
+			name: "keys with a template", reason: "it is a cloud-config", spec: spec{SSHKeys: []string{"k"}},
+			data: "## template: jinja\n#cloud-config\n", properties: []string{"user-data"},
+			want: map[string]string{
+				"vapp user-data": b64("## template: jinja\n#cloud-config\n\nssh_authorized_keys: [\"k\"]\n"),
+			},
+		},
+		{
+			name: "keys with gzip", reason: "they would break it", spec: spec{SSHKeys: []string{"k"}},
+			data: "\x1f\x8b\x08", problem: "providerSpec.sshKeys",
+		},
+		{
+			name: "keys with addresses", reason: "cloud-init would take them for one", spec: spec{SSHKeys: []string{"k"}},
+			data: "#include\nhttps://example.org\n", problem: "providerSpec.sshKeys",
+		},
+		{
+			name: "keys in a comment", reason: "MCM refuses the field, not the word", spec: spec{SSHKeys: []string{"k"}},
+			data: "#cloud-config\n# no ssh_authorized_keys\n", properties: []string{"user-data"},
+			want: map[string]string{
+				"vapp user-data": b64("#cloud-config\n# no ssh_authorized_keys\n\nssh_authorized_keys: [\"k\"]\n"),
+			},
+		},
+		{
+			name: "no properties of its own", reason: "MCM injects nothing where the class has vapp", spec: spec{VApp: &vApp{}},
+			data: "x", properties: []string{"user-data"}, want: map[string]string{},
 		},
 		{
 			name: "keys", reason: "they are appended", spec: spec{SSHKeys: []string{"k"}}, data: "#cloud-config\na: b",

@@ -2,12 +2,14 @@ package vsphere
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/vmware/govmomi/vim25/types"
 
@@ -28,6 +30,10 @@ const (
 type boot struct {
 	extra map[string]string
 	edits []types.VAppPropertySpec
+
+	// withoutVApp takes the vApp configuration away: cloud-init prefers its properties to guest
+	// information, also where none of them is user data.
+	withoutVApp bool
 }
 
 // vApp is the change of the vApp properties; nil if there is none.
@@ -44,19 +50,19 @@ func (b boot) vApp() types.BaseVmConfigSpec {
 // template has them; else as guest information.
 func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (boot, error) {
 	properties := propertiesOf(c)
-	if err := s.checkNetwork(r, properties); err != nil {
+	if err := s.checkNetwork(r, c, properties); err != nil {
 		return boot{}, err
 	}
 	switch {
 	case s.vAppGiven():
 		return setProperties(properties, "vapp.properties", s.VApp.Properties)
-	case s.readsIgnition(r.UserData):
+	case s.readsIgnition(r.UserData, c):
 		if len(s.SSHKeys) > 0 {
 			return boot{}, keysProblem("cannot be added to an Ignition document; write them into its passwd.users")
 		}
 		return ignitionBoot(r.UserData, properties)
-	case s.isIgnition():
-		return ignitionBoot(s.wrapInIgnition(r), properties)
+	case s.isIgnition(c):
+		return ignitionBoot(s.wrapInIgnition(r, s.guest(c)), properties)
 	}
 	data, err := s.withKeys(r.UserData)
 	if err != nil {
@@ -75,7 +81,7 @@ func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (b
 		values["network"] = s.networkConfig(r, c)
 	}
 	meta, _ := json.Marshal(values) // strings and numbers only, so it never fails
-	return boot{extra: map[string]string{
+	return boot{withoutVApp: c.VAppConfig != nil, extra: map[string]string{
 		"guestinfo.userdata": encoded, "guestinfo.userdata.encoding": "base64",
 		"guestinfo.metadata": base64.StdEncoding.EncodeToString(meta), "guestinfo.metadata.encoding": "base64",
 	}}, nil
@@ -84,15 +90,18 @@ func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (b
 // readsIgnition reports whether Ignition reads the user data itself. MCM's driver puts whatever its
 // Ignition guests get into a document of version 2, for the installer of their time; one of version 3
 // reaches Ignition only as it is.
-func (s *spec) readsIgnition(userData []byte) bool {
+func (s *spec) readsIgnition(userData []byte, c *types.VirtualMachineConfigInfo) bool {
 	version := cloud.IgnitionVersion(userData)
-	return version != "" && (!s.isIgnition() || !strings.HasPrefix(version, "2."))
+	return version != "" && (!s.isIgnition(c) || !strings.HasPrefix(version, "2."))
 }
 
-// isIgnition reports whether MCM's driver gives these guests an Ignition document.
-func (s *spec) isIgnition() bool {
-	return s.GuestID == string(types.VirtualMachineGuestOsIdentifierCoreos64Guest) ||
-		s.GuestID == string(types.VirtualMachineGuestOsIdentifierOther4xLinux64Guest)
+// guest is the guest id of a VM of that configuration: the class's, or else the template's.
+func (s *spec) guest(c *types.VirtualMachineConfigInfo) string { return cmp.Or(s.GuestID, c.GuestId) }
+
+// isIgnition reports whether MCM's driver gives the guest of a VM of that configuration an Ignition document.
+func (s *spec) isIgnition(c *types.VirtualMachineConfigInfo) bool {
+	return s.guest(c) == string(types.VirtualMachineGuestOsIdentifierCoreos64Guest) ||
+		s.guest(c) == string(types.VirtualMachineGuestOsIdentifierOther4xLinux64Guest)
 }
 
 // propertiesOf are the vApp properties of a VM, by id.
@@ -145,18 +154,19 @@ func (s *spec) withKeys(data []byte) ([]byte, error) {
 	keys, _ := json.Marshal(s.SSHKeys) // JSON is YAML; strings only, so it never fails
 	section := "\nssh_authorized_keys: " + string(keys) + "\n"
 	switch {
-	case bytes.Contains(data, []byte("ssh_authorized_keys")):
+	case bytes.Contains(data, []byte("ssh_authorized_keys:")):
 		return nil, keysProblem("cannot be added because secret.userData has ssh_authorized_keys; write them in one place")
-	case len(data) == 0, bytes.HasPrefix(data, []byte("#cloud-config")):
-		if len(data) == 0 {
-			section = "#cloud-config" + section
-		}
-		return append(bytes.Clone(data), section...), nil
+	case len(data) == 0:
+		return []byte("#cloud-config" + section), nil
 	case bytes.HasPrefix(data, []byte("#!")):
 		return wrapScript(data, section), nil
+	case bytes.HasPrefix(data, []byte("#include")):
+		return nil, keysProblem("cannot be added to secret.userData, which cloud-init reads as addresses; leave them out " +
+			"or convert it")
+	case !utf8.Valid(data):
+		return nil, keysProblem("cannot be added to secret.userData, which is no text; leave them out or convert it")
 	}
-	return nil, keysProblem("can be added to a cloud-config or a script only, and secret.userData is neither; leave " +
-		"them out or convert it")
+	return append(bytes.Clone(data), section...), nil // as MCM does to any text
 }
 
 func keysProblem(message string) error { return wrong(opCreate, "sshKeys", message) }
@@ -170,10 +180,10 @@ func wrapScript(script []byte, section string) []byte {
 }
 
 // wrapInIgnition returns an Ignition document that puts hostname, SSH keys and user data
-// where the guest's installer finds them.
-func (s *spec) wrapInIgnition(r cloud.CreateRequest) []byte {
+// where the guest's installer finds them, and has the interface use DHCP, as MCM's does.
+func (s *spec) wrapInIgnition(r cloud.CreateRequest, guest string) []byte {
 	directory := "/var/lib/coreos-install"
-	if s.GuestID == string(types.VirtualMachineGuestOsIdentifierOther4xLinux64Guest) {
+	if guest == string(types.VirtualMachineGuestOsIdentifierOther4xLinux64Guest) {
 		directory = "/var/lib/flatcar-install"
 	}
 	type object = map[string]any
@@ -184,6 +194,10 @@ func (s *spec) wrapInIgnition(r cloud.CreateRequest) []byte {
 	}
 	document := object{
 		"ignition": object{"version": "2.1.0"},
+		"networkd": object{"units": []object{{
+			"name":     "00-ens192.network",
+			"contents": "[Match]\nName=ens192\n\n[Network]\nDHCP=yes\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n",
+		}}},
 		"storage": object{"files": []object{
 			file("/etc/hostname", []byte(r.Name)),
 			file(directory+"/user_data", r.UserData),
@@ -244,7 +258,9 @@ type nameservers struct {
 
 // checkNetwork refuses static addresses that the guest would not learn of: only guest
 // information has them.
-func (s *spec) checkNetwork(r cloud.CreateRequest, properties map[string]types.VAppPropertyInfo) error {
+func (s *spec) checkNetwork(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo,
+	properties map[string]types.VAppPropertyInfo,
+) error {
 	if len(r.Network) == 0 {
 		return nil
 	}
@@ -260,8 +276,9 @@ func (s *spec) checkNetwork(r cloud.CreateRequest, properties map[string]types.V
 			Severity: cloud.BlocksCreate, Field: "secret.userData",
 			Message: "is an Ignition document" + needs + "write the addresses into it and remove spec.network",
 		}}, cloud.BlocksCreate)
-	case s.isIgnition():
-		return wrong(opCreate, "guestId", "is "+s.GuestID+", which boots with Ignition"+needs+"choose another template")
+	case s.isIgnition(c):
+		return wrong(opCreate, "guestId", "or that of the template is "+s.guest(c)+", which boots with Ignition"+needs+
+			"choose another template")
 	case byProperty:
 		return wrong(opCreate, "templateVM", "has the vApp property "+userDataProperty+needs+
 			"remove the vApp properties of the template")

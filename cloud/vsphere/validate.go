@@ -70,7 +70,9 @@ func (s *spec) warn() {
 	s.WarnIf(s.Snapshot != "" && !s.LinkedClone, "snapshot",
 		"has no effect without linkedClone; set linkedClone or remove it")
 	s.WarnIf(s.vAppGiven() && len(s.SSHKeys) > 0, "sshKeys",
-		"has no effect because vapp.properties is there; put the keys into the properties")
+		"has no effect because vapp is there; put the keys into vapp.properties")
+	s.WarnIf(s.vAppGiven() && len(s.VApp.Properties) == 0, "vapp",
+		"keeps the user data from the VM although it sets no property, as with MCM; remove it, or add properties")
 }
 
 // validateSource adds what is wrong with what is cloned.
@@ -103,9 +105,9 @@ func (s *spec) validateTags() {
 	}
 }
 
-// vAppGiven reports whether the class sets the vApp properties itself. Then, as with
+// vAppGiven reports whether the class sets the vApp properties itself, if only by naming none. Then, as with
 // MCM, neither user data nor SSH keys are injected.
-func (s *spec) vAppGiven() bool { return s.VApp != nil && len(s.VApp.Properties) > 0 }
+func (s *spec) vAppGiven() bool { return s.VApp != nil }
 
 func (s *spec) validateSizes() {
 	const least = "is %d and has to be 0, which is the template's, or more"

@@ -88,6 +88,13 @@ func (b *budget) admit(op string, i importance) error {
 	return b.later(op, now, time.Duration((need-have)/float64(b.bucket.Limit())*float64(time.Second)))
 }
 
+// owe takes a token for a call that is made in any case, also one that is not there yet.
+func (b *budget) owe() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bucket.ReserveN(b.clock.Now(), 1)
+}
+
 // placeAge is how long a creation that was admitted keeps its place.
 const placeAge = time.Minute
 

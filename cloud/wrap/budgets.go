@@ -3,6 +3,7 @@ package wrap
 import (
 	"context"
 	"iter"
+	"sync/atomic"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
@@ -192,7 +193,8 @@ func (a *budgeted) member(op string, call func() (cloud.Registration, error)) (c
 	return done, b.learn(err)
 }
 
-// List is one call, however many pages it has.
+// List is as many calls as it has pages. One that has begun is read to its end; what it took too much is
+// missing to the next one.
 func (a *budgeted) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		b, err := a.budgets.admit(opList)
@@ -200,7 +202,13 @@ func (a *budgeted) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind)
 			yield(cloud.Resource{}, err)
 			return
 		}
-		for r, err := range a.Account.List(ctx, c, kinds...) {
+		pages := atomic.Int32{}
+		counting := cloud.CountPages(ctx, func() {
+			if pages.Add(1) > 1 { // the first one is admitted
+				b.owe()
+			}
+		})
+		for r, err := range a.Account.List(counting, c, kinds...) {
 			if !yield(r, b.learn(err)) {
 				return
 			}

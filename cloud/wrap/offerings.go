@@ -85,6 +85,9 @@ func wants(r cloud.CreateRequest) (anyClass, ownClass offering) {
 		zone = r.Class.Zone
 	}
 	anyClass = offering{region: r.Class.Region, zone: zone, instanceType: r.Class.InstanceType}
+	if s, ok := r.Class.Spec.(cloud.Stocker); ok {
+		anyClass.region, anyClass.zone = "", s.Stock(zone)
+	}
 	ownClass = anyClass
 	ownClass.class = r.Class.Namespace + "/" + r.Class.Name
 	return anyClass, ownClass

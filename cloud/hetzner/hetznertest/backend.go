@@ -58,6 +58,7 @@ type Seed struct {
 	Location string
 	Type     string
 	Server   string // id of the server that it is attached to
+	Networks []int64
 	Age      time.Duration
 }
 
@@ -92,7 +93,8 @@ func (c *Cloud) Put(seed Seed) string {
 	if s.name == "" {
 		s.name = "seed-" + strconv.FormatInt(s.id, 10)
 	}
-	s.ipv4 = c.next()
+	s.networks, s.ipv4 = seed.Networks, c.next()
+	c.join(s, created.Add(-c.settings.Attach), seed.Networks...)
 	c.servers[s.id] = s
 	return strconv.FormatInt(s.id, 10)
 }

@@ -31,6 +31,13 @@ type Settings struct {
 	Off     bool          // servers stay off when they are made, as Hetzner leaves some
 	PageMax int           // the most things on a page
 
+	Attach       time.Duration // until a server is in its networks, from when it is made
+	AttachFails  int           // this many of the next networks are accepted for a server that never gets into them
+	FullNetworks bool          // networks have no address left
+	GroupLag     time.Duration // how long a placement group does not show a new member
+	Lingering    map[int64]int // members that a placement group counts and does not show, by its id
+	NoSpread     bool          // no host is left that a spread placement group allows
+
 	Quota  int // servers; 0 is no limit
 	Hourly int // calls an hour, which come back one by one; 0 is no limit
 }
@@ -41,6 +48,9 @@ type Type struct {
 	Memory       float64 // GiB
 	Disk         int     // GB
 	Architecture string  // x86 or arm
+
+	Locations []string // where it is offered; nil is everywhere
+	Refused   []string // locations that list it and refuse it
 }
 
 // Image is what a server is made from.
@@ -81,6 +91,7 @@ func DefaultSettings() Settings {
 		Keys: map[string]int64{Fingerprint: sshKey}, Networks: map[string]int64{"nodes": networkA, "storage": networkB},
 		Firewalls: map[string]int64{"workers": firewallA, "all": firewallB},
 		Groups:    map[string]int64{"spread-1": groupA, "spread-2": groupB},
+		Attach:    time.Second,
 		Create:    2 * time.Second, Boot: 3 * time.Second, Remove: 2 * time.Second, PageMax: pageMax,
 	}
 }
@@ -115,7 +126,8 @@ type server struct {
 	forced   string    // a status that a test sets
 	labels   map[string]string
 	userData string
-	networks []int64
+	networks []int64             // that it was asked to be in
+	joined   map[int64]time.Time // those that it gets into, and from when on
 	group    int64
 	ipv4     int64 // id of its primary IP; 0 is none
 	ipv6     int64
@@ -165,6 +177,21 @@ func (c *Cloud) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shift += d
+}
+
+// Now is the Cloud's time.
+func (c *Cloud) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clock()
+}
+
+// Left is how many calls the project may make now, where there is a limit.
+func (c *Cloud) Left() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refill()
+	return int(float64(c.settings.Hourly) - c.spent)
 }
 
 // clock is the Cloud's time. The lock is held, as in all that follows.

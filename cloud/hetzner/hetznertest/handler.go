@@ -140,9 +140,11 @@ func (c *Cloud) act(to call) (map[string]any, error) {
 		"POST /servers": (*Cloud).createServer, "GET /servers/{id}": (*Cloud).getServer,
 		"PUT /servers/{id}": (*Cloud).updateServer, "DELETE /servers/{id}": (*Cloud).deleteServer,
 		"POST /servers/{id}/actions/poweron": (*Cloud).startServer, "POST /servers/{id}/actions/reset": (*Cloud).startServer,
-		"POST /floating_ips": (*Cloud).createFloating, "DELETE /floating_ips/{id}": (*Cloud).deleteFloating,
-		"POST /floating_ips/{id}/actions/assign":   (*Cloud).assignFloating,
-		"POST /floating_ips/{id}/actions/unassign": (*Cloud).unassignFloating,
+		"POST /servers/{id}/actions/attach_to_network": (*Cloud).attachServer,
+		"POST /floating_ips":                           (*Cloud).createFloating,
+		"DELETE /floating_ips/{id}":                    (*Cloud).deleteFloating,
+		"POST /floating_ips/{id}/actions/assign":       (*Cloud).assignFloating,
+		"POST /floating_ips/{id}/actions/unassign":     (*Cloud).unassignFloating,
 	}[to.method+" "+to.path]
 	if !known {
 		return c.list(to)
@@ -150,17 +152,24 @@ func (c *Cloud) act(to call) (map[string]any, error) {
 	return action(c, to)
 }
 
+const hour = 3600 // seconds
+
+// refill gives back the calls that have come in since the last look.
+func (c *Cloud) refill() {
+	now := c.clock()
+	if !c.asked.IsZero() {
+		c.spent = max(0, c.spent-now.Sub(c.asked).Seconds()*float64(c.settings.Hourly)/hour)
+	}
+	c.asked = now
+}
+
 // spend takes a call from the bucket, if there is one.
 func (c *Cloud) spend(w http.ResponseWriter, token string) error {
 	if c.settings.Hourly == 0 {
 		return nil
 	}
-	now, most := c.clock(), float64(c.settings.Hourly)
-	const hour = 3600
-	if !c.asked.IsZero() {
-		c.spent = max(0, c.spent-now.Sub(c.asked).Seconds()*most/hour)
-	}
-	c.asked = now
+	c.refill()
+	now, most := c.asked, float64(c.settings.Hourly)
 	w.Header().Set("RateLimit-Limit", strconv.Itoa(c.settings.Hourly))
 	w.Header().Set("RateLimit-Reset", strconv.FormatInt(now.Unix()+int64(c.spent*hour/most), 10))
 	if c.spent+1 > most {

@@ -118,7 +118,7 @@ func (c *Cloud) catalog(kind string, query url.Values) (all []item) {
 	switch kind {
 	case "server_types":
 		for _, name := range slices.Sorted(maps.Keys(c.settings.Types)) {
-			all = append(all, item{name: name, show: showType(name, c.settings.Types[name])})
+			all = append(all, item{name: name, show: c.showType(name, c.settings.Types[name])})
 		}
 	case "ssh_keys":
 		return byName(c.settings.Keys, keyItem, query.Get("fingerprint"))
@@ -158,7 +158,8 @@ func byName(things map[string]int64, show func(key string, id int64) item, only 
 func (c *Cloud) inGroup(id int64) []int64 {
 	in := []int64{}
 	for _, of := range ids(c.servers) {
-		if c.servers[of].group == id {
+		s := c.servers[of]
+		if s.group == id && !c.clock().Before(s.created.Add(c.settings.GroupLag)) {
 			in = append(in, of)
 		}
 	}

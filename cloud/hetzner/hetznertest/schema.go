@@ -54,6 +54,10 @@ func routes() []route {
 		{http.MethodDelete, "/servers/{id}", nil, "", "ServerDeleteResponse"},
 		{http.MethodPost, "/servers/{id}/actions/poweron", nil, "", "ServerActionPoweronResponse"},
 		{http.MethodPost, "/servers/{id}/actions/reset", nil, "", "ServerActionResetResponse"},
+		{
+			http.MethodPost, "/servers/{id}/actions/attach_to_network", nil, "ServerActionAttachToNetworkRequest",
+			"ServerActionAttachToNetworkResponse",
+		},
 		{http.MethodGet, "/server_types", paging("name"), "", "ServerTypeListResponse"},
 		{
 			http.MethodGet, "/images", paging("name", "label_selector", "type", "status", "bound_to", "include_deprecated",

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // The forms that Hetzner documents: host names, and labels as Kubernetes has them.
@@ -83,6 +84,10 @@ func (c *Cloud) createServer(to call) (map[string]any, error) {
 	if (want.Start == nil || *want.Start) && !c.settings.Off {
 		s.started, s.boots = s.created.Add(c.settings.Create), 1
 	}
+	c.join(s, s.created.Add(c.settings.Create), want.Networks...)
+	if len(s.joined) == 0 && s.ipv4+s.ipv6 == 0 {
+		s.started, s.boots = time.Time{}, 0 // Hetzner does not start what nothing could reach
+	}
 	c.servers[s.id] = s
 	return map[string]any{
 		"server": c.showServer(s), "action": c.action("create_server", s.id), "next_actions": []any{}, "root_password": nil,
@@ -106,18 +111,76 @@ func (c *Cloud) checkServer(want wanted) (int64, error) {
 	return image.ID, errors.Join(c.checkPlace(want), c.checkRefs(want), checkLabels(want.Labels))
 }
 
+// join lets a server get into networks, or fails at it after it has accepted them.
+func (c *Cloud) join(s *server, from time.Time, networks ...int64) {
+	for _, network := range networks {
+		if c.settings.AttachFails > 0 {
+			c.settings.AttachFails--
+			continue
+		}
+		if s.joined == nil {
+			s.joined = map[int64]time.Time{}
+		}
+		s.joined[network] = from.Add(c.settings.Attach)
+	}
+}
+
+// attachServer puts a server into a network.
+func (c *Cloud) attachServer(to call) (map[string]any, error) {
+	var want struct {
+		Network int64 `json:"network"`
+	}
+	if err := json.Unmarshal(to.body, &want); err != nil {
+		return nil, invalid("%v", err)
+	}
+	s, err := c.reached(to)
+	_, joined := s.inNetwork(want.Network)
+	switch {
+	case err != nil:
+		return nil, err
+	case !has(c.settings.Networks, want.Network):
+		return nil, missing("network")
+	case c.settings.FullNetworks:
+		return nil, refuse(http.StatusConflict, "no_subnet_available", "no subnet or IP is available in the network")
+	case joined:
+		return nil, refuse(http.StatusUnprocessableEntity, "server_already_attached", "server is already attached")
+	}
+	if !slices.Contains(s.networks, want.Network) {
+		s.networks = append(s.networks, want.Network)
+	}
+	c.join(s, c.clock(), want.Network)
+	return map[string]any{"action": c.action("attach_to_network", s.id)}, nil
+}
+
+// inNetwork returns from when on a server is in a network, if it is to be.
+func (s *server) inNetwork(id int64) (from time.Time, joined bool) {
+	if s == nil {
+		return from, false
+	}
+	from, joined = s.joined[id]
+	return from, joined
+}
+
 // checkPlace returns what is wrong with where a server is to be, and what it boots with.
 func (c *Cloud) checkPlace(want wanted) error {
 	const userDataMax = 32 << 10
 	switch {
 	case !slices.Contains(c.settings.Locations, want.Location):
 		return invalid("invalid input in field 'location'")
+	case !c.offers(fmt.Sprint(want.ServerType), want.Location):
+		return invalid("unsupported location for server type")
 	case len(want.UserData) > userDataMax:
 		return invalid("invalid input in field 'user_data': more than %d bytes", userDataMax)
 	case len(want.Networks) == 0 && !want.public(4) && !want.public(6):
 		return invalid("a server needs a network")
 	}
 	return nil
+}
+
+// offers reports whether a server of that type can be had in a location.
+func (c *Cloud) offers(kind, location string) bool {
+	of := c.settings.Types[kind]
+	return (of.Locations == nil || slices.Contains(of.Locations, location)) && !slices.Contains(of.Refused, location)
 }
 
 // checkRefs returns which thing of a request the project does not have.
@@ -157,8 +220,11 @@ func (c *Cloud) checkRoom(want wanted) error {
 	}
 	const groupMax = 10
 	switch {
-	case want.PlacementGroup != 0 && inGroup >= groupMax:
-		return refuse(http.StatusUnprocessableEntity, "placement_error", "the placement group is full")
+	case want.PlacementGroup != 0 && inGroup+c.settings.Lingering[want.PlacementGroup] >= groupMax:
+		return refuse(http.StatusUnprocessableEntity, "placement_group_member_limit_reached",
+			"placement group with ID %d contains already %d servers", want.PlacementGroup, groupMax)
+	case want.PlacementGroup != 0 && c.settings.NoSpread:
+		return refuse(http.StatusPreconditionFailed, "resource_unavailable", "error during placement")
 	case c.settings.Quota > 0 && len(c.servers) >= c.settings.Quota:
 		return refuse(http.StatusForbidden, "resource_limit_exceeded", "server limit reached")
 	}
@@ -241,6 +307,9 @@ func (c *Cloud) startServer(to call) (map[string]any, error) {
 	if to.path == "/servers/{id}/actions/reset" {
 		command, off = "reset_server", !off
 	}
+	if off && s.ipv4+s.ipv6+int64(len(s.joined)) == 0 {
+		return map[string]any{"action": c.action(command, s.id)}, nil // which fails, and the server stays off
+	}
 	if off {
 		s.started, s.forced = c.clock(), ""
 		s.boots++
@@ -285,6 +354,9 @@ func (c *Cloud) showServer(s *server) map[string]any {
 		}
 	}
 	for i, network := range s.networks {
+		if from, joined := s.inNetwork(network); !joined || c.clock().Before(from) {
+			continue
+		}
 		private = append(private, map[string]any{
 			"network": network, "ip": privateIP(i, s.id),
 			"alias_ips": []string{}, "mac_address": fmt.Sprintf("86:00:00:%02x:00:01", i),
@@ -292,7 +364,7 @@ func (c *Cloud) showServer(s *server) map[string]any {
 	}
 	return map[string]any{
 		"id": s.id, "name": s.name, "status": c.status(s), "created": s.created, "labels": s.labels, "locked": c.locked(s),
-		"location": c.showLocation(s.location), "server_type": showType(s.kind, kind), "volumes": volumes,
+		"location": c.showLocation(s.location), "server_type": c.showType(s.kind, kind), "volumes": volumes,
 		"private_net": private, "public_net": s.publicNet(floats), "primary_disk_size": kind.Disk,
 		"load_balancers": []int64{},
 		"protection":     map[string]any{"delete": false, "rebuild": false}, "rescue_enabled": false, "included_traffic": 0,
@@ -320,9 +392,18 @@ func (c *Cloud) showLocation(name string) map[string]any {
 	return map[string]any{"id": slices.Index(c.settings.Locations, name) + 1, "name": name, "network_zone": "eu-central"}
 }
 
-func showType(name string, t Type) map[string]any {
+func (c *Cloud) showType(name string, t Type) map[string]any {
+	locations := []any{}
+	for i, location := range c.settings.Locations {
+		if t.Locations == nil || slices.Contains(t.Locations, location) {
+			locations = append(locations, map[string]any{
+				"id": i + 1, "name": location, "available": true, "recommended": false,
+			})
+		}
+	}
 	return map[string]any{
-		"name": name, "cores": t.Cores, "memory": t.Memory, "disk": t.Disk, "architecture": t.Architecture,
+		"locations": locations,
+		"name":      name, "cores": t.Cores, "memory": t.Memory, "disk": t.Disk, "architecture": t.Architecture,
 		"cpu_type": "shared", "storage_type": "local",
 	}
 }
