@@ -161,8 +161,9 @@ type vmDisk struct {
 }
 
 type vmInterface struct {
-	Name   string    `json:"name"`
-	Bridge *struct{} `json:"bridge,omitempty"`
+	Name       string    `json:"name"`
+	Bridge     *struct{} `json:"bridge,omitempty"`
+	Masquerade *struct{} `json:"masquerade,omitempty"`
 }
 
 type vmNetwork struct {

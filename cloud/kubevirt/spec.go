@@ -32,11 +32,12 @@ type spec struct {
 	Tags              map[string]string  `json:"tags"`
 
 	// The fields below are ours; Kubermatic's providers have most of them.
-	InstanceType     *matcher `json:"instancetype"`
-	Preference       *matcher `json:"preference"`
-	Architecture     string   `json:"architecture"`
-	RunStrategy      string   `json:"runStrategy"`
-	EvictionStrategy string   `json:"evictionStrategy"`
+	InstanceType      *matcher `json:"instancetype"`
+	Preference        *matcher `json:"preference"`
+	Architecture      string   `json:"architecture"`
+	RunStrategy       string   `json:"runStrategy"`
+	EvictionStrategy  string   `json:"evictionStrategy"`
+	PodNetworkBinding string   `json:"podNetworkBinding"`
 
 	TopologySpread []spread `json:"topologySpreadConstraints"`
 

@@ -74,6 +74,11 @@ func rules() []cloudtest.Rule {
 		rule("required by MCM", volume(map[string]any{"volumeSource": map[string]any{"emptyDisk": map[string]any{}}}),
 			"providerSpec.additionalVolumes[0].name", create),
 		rule("MCM wants a source", volume(map[string]any{"name": "a"}), "providerSpec.additionalVolumes[0]", create),
+		rule("KubeVirt has others, which are none of pods' networks", map[string]any{"podNetworkBinding": "sriov"},
+			"providerSpec.podNetworkBinding", create),
+		rule("the network takes the place of that of pods", map[string]any{
+			"podNetworkBinding": "bridge", "networks": []map[string]any{{"name": "default/net", "default": true}},
+		}, "providerSpec.podNetworkBinding", warning),
 		rule("MCM's enum", map[string]any{"dnsPolicy": "Never"}, "providerSpec.dnsPolicy", create),
 		rule("MCM wants nameservers", map[string]any{"dnsPolicy": "None"}, "providerSpec.dnsConfig.nameservers", create),
 		rule("MCM's rule: the root disk boots", disks(map[string]any{"name": "root-disk", "bootOrder": 1}),

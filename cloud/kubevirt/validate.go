@@ -25,6 +25,12 @@ const (
 	typeKind        = "VirtualMachineInstancetype"
 )
 
+// The ways in which an interface is connected to the network of pods.
+const (
+	bindBridge     = "bridge"
+	bindMasquerade = "masquerade"
+)
+
 // quantity is the form of Kubernetes' quantities.
 var quantity = regexp.MustCompile(`\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?`)
 
@@ -160,6 +166,9 @@ func (s *spec) validateNetworks() {
 	}
 	s.Distinct("networks", "name", names, "name each network once")
 	s.BlockIf(defaults > 1, "networks", "has %d networks that are default and may have one", defaults)
+	s.OneOf("podNetworkBinding", s.PodNetworkBinding, bindBridge, bindMasquerade)
+	s.WarnIf(s.PodNetworkBinding != "" && s.hasDefaultNetwork(), "podNetworkBinding",
+		"has no effect, since a network of the class is default and takes the place of that of pods; remove it")
 	s.OneOf("dnsPolicy", s.DNSPolicy, "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 	if s.DNSPolicy == "None" && (s.DNSConfig == nil || len(s.DNSConfig.Nameservers) == 0) && !s.Wrong("dnsConfig") {
 		s.Block("dnsConfig.nameservers", "is empty and dnsPolicy is None; name a nameserver")
