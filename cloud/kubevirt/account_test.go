@@ -92,6 +92,10 @@ func TestAccount(t *testing.T) {
 	t.Run("SameNameSince", func(t *testing.T) { sameName(newEnv(t, namespace(t, "same-name"), class(nil))) })
 	t.Run("Served", func(t *testing.T) { served(t, namespace(t, "served")) })
 	t.Run("NoKubeVirt", noKubeVirt)
+	t.Run("Unfinished", func(t *testing.T) { unfinished(t, namespace) })
+	t.Run("Quota", func(t *testing.T) { quota(t, namespace) })
+	t.Run("DataVolumeError", func(t *testing.T) { dataVolumeError(newEnv(t, namespace(t, "volume-error"), class(nil))) })
+	t.Run("Ended", func(t *testing.T) { ended(t, namespace) })
 	t.Run("Networks", func(t *testing.T) { networks(t, namespace) })
 }
 

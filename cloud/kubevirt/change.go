@@ -38,7 +38,8 @@ func (a *account) one(ctx context.Context, op string, r cloud.Ref) (*spec, machi
 }
 
 // Reboot resets the VM of r, or starts it if it is stopped. A paused one goes on first: a reset
-// would leave it paused.
+// would leave it paused. One that KubeVirt starts by itself is busy, and one that it never starts again cannot be
+// rebooted: it would refuse both as a conflict.
 func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 	const op = "reboot VM"
 	_, m, err := a.one(ctx, op, r)
@@ -46,10 +47,17 @@ func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 		return err
 	}
 	of, what := instances, "reset"
-	switch m.Status.PrintableStatus {
-	case stopped:
+	switch word := m.Status.PrintableStatus; {
+	case m.down() && m.restarts(nil):
+		return cloud.Errorf(cloud.Unavailable, op, cloud.ReasonVMBusy,
+			"VM %s is %s, and KubeVirt starts it by itself, since its runStrategy is %s", m.Metadata.Name, word, m.runStrategy())
+	case m.down() && m.runStrategy() == runOnce:
+		return cloud.Errorf(cloud.Invalid, op, cloud.ReasonRebootUnsupported,
+			"VM %s has ended, and KubeVirt starts none again whose runStrategy is %s; replace the machine",
+			m.Metadata.Name, runOnce)
+	case word == stopped:
 		of, what = machines, "start"
-	case paused:
+	case word == paused:
 		if e := a.client.put(ctx, op, instances, m.Metadata.Name, "unpause"); e != nil {
 			return rebooted(e)
 		}

@@ -2,6 +2,7 @@ package kubevirt
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -73,16 +74,44 @@ type machineSpec struct {
 
 type machineStatus struct {
 	PrintableStatus string      `json:"printableStatus,omitempty"`
-	Created         bool        `json:"created,omitempty"`
+	Created         bool        `json:"created,omitempty"` // an instance exists, which may have ended
 	Ready           bool        `json:"ready,omitempty"`
 	Conditions      []condition `json:"conditions,omitempty"`
+
+	RunStrategy string          `json:"runStrategy,omitempty"` // since the first instance was made
+	Requests    []changeRequest `json:"stateChangeRequests,omitempty"`
+}
+
+// changeRequest is something that somebody, or KubeVirt itself, has asked to be done to a VM.
+type changeRequest struct {
+	Action string `json:"action"`
 }
 
 type condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Type    string     `json:"type"`
+	Status  string     `json:"status"`
+	Reason  string     `json:"reason"`
+	Message string     `json:"message"`
+	Since   *time.Time `json:"lastTransitionTime"`
+}
+
+// conditionOf returns the condition of a kind; the zero value if there is none.
+func conditionOf(all []condition, kind string) condition {
+	i := slices.IndexFunc(all, func(c condition) bool { return c.Type == kind })
+	if i < 0 {
+		return condition{}
+	}
+	return all[i]
+}
+
+// filled is a DataVolume, as far as CDI is with it.
+type filled struct {
+	object
+
+	Status struct {
+		Phase      string      `json:"phase"`
+		Conditions []condition `json:"conditions"`
+	} `json:"status"`
 }
 
 type dvTemplate struct {

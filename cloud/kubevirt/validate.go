@@ -21,6 +21,8 @@ const (
 // The defaults of the provider spec.
 const (
 	runAlways       = "Always"
+	runOnFailure    = "RerunOnFailure"
+	runOnce         = "Once"
 	clusterTypeKind = "VirtualMachineClusterInstancetype"
 	typeKind        = "VirtualMachineInstancetype"
 )
@@ -49,7 +51,7 @@ func (s *spec) validate() {
 	s.validateNetworks()
 	s.validateTags()
 	s.OneOf("architecture", s.Architecture, "amd64", "arm64", "s390x")
-	s.OneOf("runStrategy", s.RunStrategy, runAlways, "RerunOnFailure", "Once", "Manual")
+	s.OneOf("runStrategy", s.RunStrategy, runAlways, runOnFailure, runOnce, "Manual")
 	s.OneOf("evictionStrategy", s.EvictionStrategy, "None", "LiveMigrate", "LiveMigrateIfPossible", "External")
 	s.RunStrategy = cmp.Or(s.RunStrategy, runAlways)
 }

@@ -133,8 +133,8 @@ func (n *Namespace) imports(ctx context.Context, s *state, volume Object) error 
 		phase = ImportComplete
 	}
 	before := volume.list("status.conditions")
-	done := volume.text("status.phase") == ImportComplete
-	if done || volume.text("status.phase") == phase && same(conditions, before) {
+	now := volume.text("status.phase")
+	if now == ImportComplete || now == ImportFailed || now == phase && same(conditions, before) {
 		return nil
 	}
 	return n.change(ctx, s, http.MethodPatch, n.volumes()+"/"+escape(volume.name())+"/status", Object{

@@ -123,7 +123,8 @@ func (n *Namespace) run(ctx context.Context, s *state, vm, vmi Object) error {
 	unready, failure := unready(s, vm)
 	switch {
 	case word == "ErrorUnschedulable":
-		return n.show(ctx, s, vm, word, vmi != nil, condition("PodScheduled", "False", "Unschedulable", "0/3 nodes are available"))
+		return n.show(ctx, s, vm, word, vmi != nil,
+			condition("PodScheduled", "False", "Unschedulable", "0/3 nodes are available"))
 	case word != "":
 		return n.show(ctx, s, vm, word, vmi != nil)
 	case vmi != nil && strategy(vm) == "RerunOnFailure" && vmi.text("status.phase") == "Failed" && !asked(vm):
@@ -308,7 +309,8 @@ func (n *Namespace) show(ctx context.Context, s *state, vm Object, word string, 
 	}
 	conditions := append([]Object{ready}, notes...)
 	before := vm.list("status.conditions")
-	if vm.text("status.printableStatus") == word && (vm.at("status.created") == true) == created && same(conditions, before) {
+	if vm.text("status.printableStatus") == word && (vm.at("status.created") == true) == created &&
+		same(conditions, before) {
 		return nil
 	}
 	state := Object{
