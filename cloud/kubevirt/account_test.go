@@ -96,6 +96,8 @@ func TestAccount(t *testing.T) {
 	t.Run("Quota", func(t *testing.T) { quota(t, namespace) })
 	t.Run("DataVolumeError", func(t *testing.T) { dataVolumeError(newEnv(t, namespace(t, "volume-error"), class(nil))) })
 	t.Run("Ended", func(t *testing.T) { ended(t, namespace) })
+	t.Run("Template", func(t *testing.T) { template(t, namespace) })
+	t.Run("Relabelled", func(t *testing.T) { relabelled(newEnv(t, namespace(t, "relabelled"), class(nil))) })
 	t.Run("Networks", func(t *testing.T) { networks(t, namespace) })
 }
 

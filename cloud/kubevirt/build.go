@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,7 +69,7 @@ func (s *spec) machineFor(r cloud.CreateRequest, labels map[string]string) machi
 		object: object{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Metadata: meta{Name: r.Name, Labels: labels}},
 		Spec: machineSpec{
 			RunStrategy: s.RunStrategy, InstanceType: s.InstanceType, Preference: s.Preference, Volumes: templates,
-			Template: template{Metadata: meta{Labels: labels}, Spec: instanceSpec{
+			Template: template{Metadata: s.instanceMeta(labels), Spec: instanceSpec{
 				Domain: s.domain(), Architecture: s.Architecture, Affinity: s.affinity(s.zoneFor(r)),
 				EvictionStrategy: s.EvictionStrategy, GracePeriod: &grace, Volumes: volumes, Networks: networks,
 				DNSPolicy: s.DNSPolicy, DNSConfig: (*podDNSConfig)(s.DNSConfig), TopologySpread: s.spread(),
@@ -80,6 +81,35 @@ func (s *spec) machineFor(r cloud.CreateRequest, labels map[string]string) machi
 	return m
 }
 
+// instanceMeta is the metadata of the instances of a VM with these labels, and of the pods that they run in. Load
+// balancers of the target cluster select its workers by the labels of Cluster API, which the class may set itself.
+func (s *spec) instanceMeta(labels map[string]string) meta {
+	role := "worker"
+	if s.Tags[roleLabel] == controlPlane || s.Tags[roleMark+controlPlane] != "" {
+		role = controlPlane
+	}
+	m := meta{Labels: map[string]string{nodeRoleLabel: role}}
+	if name := s.cluster(); name != "" {
+		m.Labels[clusterNameLabel] = name
+	}
+	maps.Copy(m.Labels, labels)
+	if s.EvictionStrategy == liveMigrate && s.PodNetworkBinding != bindMasquerade && !s.hasDefaultNetwork() {
+		m.Annotations = map[string]string{bridgeMigrates: "true"}
+	}
+	return m
+}
+
+// cluster is the name of the target cluster, as the class's tags say it; empty if they do not.
+func (s *spec) cluster() string {
+	name := s.Tags[clusterLabel]
+	for _, key := range s.ownerKeys() {
+		if _, named, found := strings.Cut(key, clusterMark); found && name == "" {
+			name = named
+		}
+	}
+	return name
+}
+
 // domain is the hardware of a VM without its disks and interfaces.
 func (s *spec) domain() domain {
 	d := domain{
@@ -89,8 +119,8 @@ func (s *spec) domain() domain {
 			NetworkInterfaceMultiqueue: s.Devices.NetworkInterfaceMultiqueue,
 		},
 	}
-	if len(s.Resources.Requests)+len(s.Resources.Limits) > 0 {
-		d.Resources = &vmResources{s.Resources.Requests, s.Resources.Limits}
+	if len(s.Resources.Requests)+len(s.Resources.Limits) > 0 || s.Resources.OvercommitGuestOverhead {
+		d.Resources = (*domainResources)(&s.Resources)
 	}
 	return d
 }

@@ -138,7 +138,7 @@ func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) e
 		return err
 	}
 	labels := s.changed(obsolete)
-	if err := a.relabel(ctx, op, machines, m.Metadata, labels); err != nil {
+	if err := a.relabel(ctx, op, machines, m.Metadata, labels, m.Spec.Template.Metadata.Labels); err != nil {
 		return err
 	}
 	r.Name = m.Metadata.machine()
@@ -148,7 +148,7 @@ func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) e
 			return driverkit.Restrict(err)
 		}
 		for _, o := range found {
-			if err := a.relabel(ctx, op, of, o.Metadata, labels); err != nil {
+			if err := a.relabel(ctx, op, of, o.Metadata, labels, nil); err != nil {
 				return err
 			}
 		}
@@ -180,12 +180,19 @@ func (s *spec) changed(obsolete []string) map[string]*string {
 	return labels
 }
 
-// relabel changes the labels of an object that lacks some of them, or has some that it should not.
-func (a *account) relabel(ctx context.Context, op string, of collection, m meta, labels map[string]*string) error {
-	if !differ(m.Labels, labels) {
+// relabel changes the labels of an object that lacks some of them, or has some that it should not. Those of a VM's
+// template change with its own, and reach its next instance: KubeVirt does not change an instance that runs. The
+// template is nil for other objects.
+func (a *account) relabel(
+	ctx context.Context, op string, of collection, m meta, labels map[string]*string, template map[string]string,
+) error {
+	change := map[string]any{"metadata": map[string]any{"uid": m.UID, "labels": labels}}
+	switch {
+	case of == machines && (differ(m.Labels, labels) || differ(template, labels)):
+		change["spec"] = map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": labels}}}
+	case of == machines, !differ(m.Labels, labels):
 		return nil
 	}
-	change := map[string]any{"metadata": map[string]any{"uid": m.UID, "labels": labels}}
 	e := a.client.merge(ctx, op, of, m.Name, change)
 	if e == nil || e.Code == cloud.NotFound && of != machines {
 		return nil

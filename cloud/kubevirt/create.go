@@ -141,8 +141,8 @@ const (
 
 // placed returns when to look again at a VM that does not run yet: an image that is imported, a volume that is bound
 // and an instance that starts take as long as they do, and only then it shows whether there is room. None is a
-// shortage: at once if a quota refuses a part of the VM, and after a while if no node has room, since nodes that come up
-// look like it. The VM stays, and is taken when it is asked for again and has found its place.
+// shortage: at once if a quota refuses a part of the VM, and after a while if no node has room, since nodes that come
+// up look like it. The VM stays, and is taken when it is asked for again and has found its place.
 func (a *account) placed(ctx context.Context, s *spec, r cloud.CreateRequest, vm cloud.VM) (time.Duration, error) {
 	switch {
 	case vm.State != cloud.StatePending && vm.State != cloud.StateUnknown:

@@ -140,10 +140,10 @@ type instanceSpec struct {
 }
 
 type domain struct {
-	CPU       *vmCPU       `json:"cpu,omitempty"`
-	Memory    *vmMemory    `json:"memory,omitempty"`
-	Resources *vmResources `json:"resources,omitempty"`
-	Devices   vmDevices    `json:"devices"`
+	CPU       *vmCPU           `json:"cpu,omitempty"`
+	Memory    *vmMemory        `json:"memory,omitempty"`
+	Resources *domainResources `json:"resources,omitempty"`
+	Devices   vmDevices        `json:"devices"`
 }
 
 type vmCPU struct {
@@ -165,6 +165,13 @@ type vmMemory struct {
 type vmResources struct {
 	Requests map[string]string `json:"requests,omitempty"`
 	Limits   map[string]string `json:"limits,omitempty"`
+}
+
+// domainResources are those of a VM, where those of claims have less.
+type domainResources struct {
+	Requests                map[string]string `json:"requests,omitempty"`
+	Limits                  map[string]string `json:"limits,omitempty"`
+	OvercommitGuestOverhead bool              `json:"overcommitGuestOverhead,omitempty"`
 }
 
 type vmDevices struct {

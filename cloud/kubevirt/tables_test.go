@@ -92,6 +92,19 @@ func rules() []cloudtest.Rule {
 		rule("no label", map[string]any{"tags": tags("c1", "node", "a b", "c")}, "providerSpec.tags[a b]", all),
 		rule("no label", map[string]any{"tags": tags("c1", "node", "a", "-")}, "providerSpec.tags[a]", all),
 		rule("two sizes", map[string]any{"cpu": map[string]any{"cores": 2}}, "providerSpec.cpu", create),
+		rule("two sizes", map[string]any{"resources": map[string]any{"limits": map[string]any{"memory": "4Gi"}}},
+			"providerSpec.resources.limits.memory", create),
+		rule("two sizes", map[string]any{"resources": map[string]any{"requests": map[string]any{"cpu": 2}}},
+			"providerSpec.resources.requests.cpu", create),
+		rule("an instance type says nothing of it", map[string]any{"resources": map[string]any{
+			"requests": map[string]any{"ephemeral-storage": "1Gi"}, "overcommitGuestOverhead": true,
+		}}, "", 0),
+		rule("KubeVirt refuses GPUs beside a type that has some", map[string]any{"devices": map[string]any{
+			"gpus": []map[string]any{{"name": "gpu1", "deviceName": "nvidia.com/TU104GL"}},
+		}}, "providerSpec.devices.gpus", warning),
+		rule("nothing starts it", map[string]any{"runStrategy": "Manual"}, "providerSpec.runStrategy", create),
+		rule("no controller here evacuates it", map[string]any{"evictionStrategy": "External"},
+			"providerSpec.evictionStrategy", warning),
 		rule("a misspelt field", map[string]any{"colour": "red"}, "providerSpec.colour", warning),
 	}
 }
