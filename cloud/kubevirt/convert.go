@@ -19,7 +19,7 @@ const (
 	dataVolumeError = "DataVolumeError"
 )
 
-// podScheduled is the condition by which the scheduler says whether it has found a node.
+// podScheduled is the condition that is false while the scheduler finds no node.
 const podScheduled = "PodScheduled"
 
 // states are what KubeVirt's words for a VM mean, where they do not depend on its runStrategy.
@@ -32,8 +32,8 @@ var states = map[string]cloud.State{
 	"Terminating": cloud.StateDeleting,
 }
 
-// state is what KubeVirt's word for a VM means; i is its instance, nil if it has none or that is not known. One that
-// KubeVirt starts again by itself is pending. A DataVolumeError is pending, too: most importers are started again.
+// state is what KubeVirt's word for a VM means; i is its instance, nil without one, or where the caller did not
+// read it. One that KubeVirt starts again by itself is pending. A DataVolumeError is pending, too: most importers are started again.
 func (m machine) state(i *instance) cloud.State {
 	word := m.Status.PrintableStatus
 	switch {
