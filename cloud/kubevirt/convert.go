@@ -33,7 +33,8 @@ var states = map[string]cloud.State{
 }
 
 // state is what KubeVirt's word for a VM means; i is its instance, nil without one, or where the caller did not
-// read it. One that KubeVirt starts again by itself is pending. A DataVolumeError is pending, too: most importers are started again.
+// read it. One that KubeVirt starts again by itself is pending. A DataVolumeError is pending, too: most importers are
+// started again.
 func (m machine) state(i *instance) cloud.State {
 	word := m.Status.PrintableStatus
 	switch {
