@@ -35,6 +35,7 @@ func (s *env) RoundTrip(r *http.Request) (*http.Response, error) {
 func newEnv(t *testing.T, n *kubevirttest.Namespace, in cloud.ClassInput) *env {
 	t.Helper()
 	s := &env{T: t, n: n, now: time.Now()}
+	n.Now = func() time.Time { return s.now }
 	d := kubevirt.NewDriver(func() time.Time { return s.now }, s)
 	var problems []cloud.Problem
 	s.class, problems = d.Parse(in)
@@ -57,6 +58,24 @@ func (s *env) create() (cloud.VM, error) {
 	})
 }
 
+// makes returns a namespace of a name.
+type makes func(t *testing.T, name string) *kubevirttest.Namespace
+
+// running asks for the VM of machine w-1 until it is finished.
+func (s *env) running() cloud.VM {
+	s.Helper()
+	for range 5 {
+		vm, err := s.create()
+		must(s, err)
+		if vm.RetryAfter == 0 {
+			return vm
+		}
+		must(s, s.n.Move(s.Context()))
+	}
+	s.Fatal("the VM does not become finished")
+	return cloud.VM{}
+}
+
 // TestAccount tries what the kit does not, on one API server.
 func TestAccount(t *testing.T) {
 	t.Parallel()
@@ -73,6 +92,13 @@ func TestAccount(t *testing.T) {
 	t.Run("SameNameSince", func(t *testing.T) { sameName(newEnv(t, namespace(t, "same-name"), class(nil))) })
 	t.Run("Served", func(t *testing.T) { served(t, namespace(t, "served")) })
 	t.Run("NoKubeVirt", noKubeVirt)
+	t.Run("Unfinished", func(t *testing.T) { unfinished(t, namespace) })
+	t.Run("Quota", func(t *testing.T) { quota(t, namespace) })
+	t.Run("DataVolumeError", func(t *testing.T) { dataVolumeError(newEnv(t, namespace(t, "volume-error"), class(nil))) })
+	t.Run("Ended", func(t *testing.T) { ended(t, namespace) })
+	t.Run("Template", func(t *testing.T) { template(t, namespace) })
+	t.Run("Relabelled", func(t *testing.T) { relabelled(newEnv(t, namespace(t, "relabelled"), class(nil))) })
+	t.Run("Networks", func(t *testing.T) { networks(t, namespace) })
 }
 
 // twoCalls: most VMs cost the request for the Secret and that for the VM, without a look before, and another process

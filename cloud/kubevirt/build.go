@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -67,7 +69,7 @@ func (s *spec) machineFor(r cloud.CreateRequest, labels map[string]string) machi
 		object: object{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Metadata: meta{Name: r.Name, Labels: labels}},
 		Spec: machineSpec{
 			RunStrategy: s.RunStrategy, InstanceType: s.InstanceType, Preference: s.Preference, Volumes: templates,
-			Template: template{Metadata: meta{Labels: labels}, Spec: instanceSpec{
+			Template: template{Metadata: s.instanceMeta(labels), Spec: instanceSpec{
 				Domain: s.domain(), Architecture: s.Architecture, Affinity: s.affinity(s.zoneFor(r)),
 				EvictionStrategy: s.EvictionStrategy, GracePeriod: &grace, Volumes: volumes, Networks: networks,
 				DNSPolicy: s.DNSPolicy, DNSConfig: (*podDNSConfig)(s.DNSConfig), TopologySpread: s.spread(),
@@ -79,6 +81,35 @@ func (s *spec) machineFor(r cloud.CreateRequest, labels map[string]string) machi
 	return m
 }
 
+// instanceMeta is the metadata of the instances of a VM with these labels, and of the pods that they run in. Load
+// balancers of the target cluster select its workers by the labels of Cluster API, which the class may set itself.
+func (s *spec) instanceMeta(labels map[string]string) meta {
+	role := "worker"
+	if s.Tags[roleLabel] == controlPlane || s.Tags[roleMark+controlPlane] != "" {
+		role = controlPlane
+	}
+	m := meta{Labels: map[string]string{nodeRoleLabel: role}}
+	if name := s.cluster(); name != "" {
+		m.Labels[clusterNameLabel] = name
+	}
+	maps.Copy(m.Labels, labels)
+	if s.EvictionStrategy == liveMigrate && s.PodNetworkBinding != bindMasquerade && !s.hasDefaultNetwork() {
+		m.Annotations = map[string]string{bridgeMigrates: "true"}
+	}
+	return m
+}
+
+// cluster is the name of the target cluster, as the class's tags say it; empty if they do not.
+func (s *spec) cluster() string {
+	name := s.Tags[clusterLabel]
+	for _, key := range s.ownerKeys() {
+		if _, named, found := strings.Cut(key, clusterMark); found && name == "" {
+			name = named
+		}
+	}
+	return name
+}
+
 // domain is the hardware of a VM without its disks and interfaces.
 func (s *spec) domain() domain {
 	d := domain{
@@ -88,8 +119,8 @@ func (s *spec) domain() domain {
 			NetworkInterfaceMultiqueue: s.Devices.NetworkInterfaceMultiqueue,
 		},
 	}
-	if len(s.Resources.Requests)+len(s.Resources.Limits) > 0 {
-		d.Resources = &vmResources{s.Resources.Requests, s.Resources.Limits}
+	if len(s.Resources.Requests)+len(s.Resources.Limits) > 0 || s.Resources.OvercommitGuestOverhead {
+		d.Resources = (*domainResources)(&s.Resources)
 	}
 	return d
 }
@@ -111,25 +142,35 @@ func (s *spec) affinity(zone string) *affinity {
 }
 
 // networking returns the interfaces of a VM, and the networks that they are in: those of the class,
-// and that of pods unless one of the class's is the default.
+// and that of pods unless one of the class's is the default. A class that says nothing about networks has neither:
+// KubeVirt adds the network of pods then, by the binding that its administrator has chosen.
 func (s *spec) networking() ([]vmInterface, []vmNetwork) {
+	if len(s.Networks) == 0 && s.PodNetworkBinding == "" {
+		return nil, nil
+	}
 	var interfaces []vmInterface
 	var networks []vmNetwork
-	add := func(n vmNetwork) {
-		interfaces = append(interfaces, vmInterface{Name: n.Name, Bridge: &struct{}{}})
-		networks = append(networks, n)
+	add := func(n vmNetwork, i vmInterface) {
+		i.Name = n.Name
+		interfaces, networks = append(interfaces, i), append(networks, n)
 	}
-	hasDefault := false
-	for _, n := range s.Networks {
-		hasDefault = hasDefault || n.Default
-	}
-	if !hasDefault {
-		add(vmNetwork{Name: "default", Pod: &struct{}{}})
+	bridge := vmInterface{Bridge: &struct{}{}}
+	switch {
+	case s.hasDefaultNetwork():
+	case s.PodNetworkBinding == bindMasquerade:
+		add(vmNetwork{Name: "default", Pod: &struct{}{}}, vmInterface{Masquerade: &struct{}{}})
+	default:
+		add(vmNetwork{Name: "default", Pod: &struct{}{}}, bridge)
 	}
 	for i, n := range s.Networks {
-		add(vmNetwork{Name: fmt.Sprintf("net%d", i), Multus: &multus{NetworkName: n.Name, Default: n.Default}})
+		add(vmNetwork{Name: fmt.Sprintf("net%d", i), Multus: &multus{NetworkName: n.Name, Default: n.Default}}, bridge)
 	}
 	return interfaces, networks
+}
+
+// hasDefaultNetwork reports whether a network of the class takes the place of that of pods.
+func (s *spec) hasDefaultNetwork() bool {
+	return slices.ContainsFunc(s.Networks, func(n network) bool { return n.Default })
 }
 
 // storage returns the disks of a VM, their volumes, and what CDI makes of them.
@@ -144,7 +185,7 @@ func (s *spec) storage(r cloud.CreateRequest, labels map[string]string) ([]vmDis
 	}
 	add(rootDisk, rootDisk, r.Name, s.RootVolume)
 	disks = append(disks, s.disk(cloudInitDisk, ""))
-	volumes = append(volumes, bootVolume(r))
+	volumes = append(volumes, s.bootVolume(r))
 	for i, v := range s.AdditionalVolumes {
 		name := fmt.Sprintf("disk%d", i)
 		if v.DataVolume != nil {
@@ -158,13 +199,17 @@ func (s *spec) storage(r cloud.CreateRequest, labels map[string]string) ([]vmDis
 }
 
 // bootVolume is the volume with the user data, in the format that MCM's driver has, but for Ignition,
-// which reads that since its version 2.24 only.
-func bootVolume(r cloud.CreateRequest) volume {
-	secret := map[string]string{"name": secretName(r)}
+// which reads that since its version 2.24 only. As with MCM's driver, cloud-init is told about the guest's network only
+// where the class says which interfaces there are.
+func (s *spec) bootVolume(r cloud.CreateRequest) volume {
+	source := map[string]any{"secretRef": map[string]string{"name": secretName(r)}}
 	if cloud.IgnitionVersion(r.UserData) != "" {
-		return sourced(cloudInitDisk, "cloudInitConfigDrive", map[string]any{"secretRef": secret})
+		return sourced(cloudInitDisk, "cloudInitConfigDrive", source)
 	}
-	return sourced(cloudInitDisk, "cloudInitNoCloud", map[string]any{"secretRef": secret, "networkData": networkData})
+	if interfaces, _ := s.networking(); len(interfaces) > 0 {
+		source["networkData"] = networkData
+	}
+	return sourced(cloudInitDisk, "cloudInitNoCloud", source)
 }
 
 // disk is the disk of a volume, as the class describes it under another name.

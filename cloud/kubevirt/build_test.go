@@ -13,7 +13,7 @@ func TestBootVolume(t *testing.T) {
 	for userData, want := range map[string]string{
 		"#cloud-config\n": "cloudInitNoCloud", `{"ignition":{"version":"3.4.0"}}`: "cloudInitConfigDrive",
 	} {
-		if v := bootVolume(cloud.CreateRequest{UserData: []byte(userData)}); len(v[want]) == 0 {
+		if v := (&spec{}).bootVolume(cloud.CreateRequest{UserData: []byte(userData)}); len(v[want]) == 0 {
 			t.Errorf("%s: %v, want %s", userData, v, want)
 		}
 	}

@@ -38,7 +38,8 @@ func (a *account) one(ctx context.Context, op string, r cloud.Ref) (*spec, machi
 }
 
 // Reboot resets the VM of r, or starts it if it is stopped. A paused one goes on first: a reset
-// would leave it paused.
+// would leave it paused. One that KubeVirt starts by itself is busy, and one that it never starts again cannot be
+// rebooted: it would refuse both as a conflict.
 func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 	const op = "reboot VM"
 	_, m, err := a.one(ctx, op, r)
@@ -46,10 +47,17 @@ func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 		return err
 	}
 	of, what := instances, "reset"
-	switch m.Status.PrintableStatus {
-	case stopped:
+	switch word := m.Status.PrintableStatus; {
+	case m.down() && m.restarts(nil):
+		return cloud.Errorf(cloud.Unavailable, op, cloud.ReasonVMBusy,
+			"VM %s is %s, and KubeVirt starts it by itself, since its runStrategy is %s", m.Metadata.Name, word, m.runStrategy())
+	case m.down() && m.runStrategy() == runOnce:
+		return cloud.Errorf(cloud.Invalid, op, cloud.ReasonRebootUnsupported,
+			"VM %s has ended, and KubeVirt starts none again whose runStrategy is %s; replace the machine",
+			m.Metadata.Name, runOnce)
+	case word == stopped:
 		of, what = machines, "start"
-	case paused:
+	case word == paused:
 		if e := a.client.put(ctx, op, instances, m.Metadata.Name, "unpause"); e != nil {
 			return rebooted(e)
 		}
@@ -130,7 +138,7 @@ func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) e
 		return err
 	}
 	labels := s.changed(obsolete)
-	if err := a.relabel(ctx, op, machines, m.Metadata, labels); err != nil {
+	if err := a.relabel(ctx, op, machines, m.Metadata, labels, m.Spec.Template.Metadata.Labels); err != nil {
 		return err
 	}
 	r.Name = m.Metadata.machine()
@@ -140,7 +148,7 @@ func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) e
 			return driverkit.Restrict(err)
 		}
 		for _, o := range found {
-			if err := a.relabel(ctx, op, of, o.Metadata, labels); err != nil {
+			if err := a.relabel(ctx, op, of, o.Metadata, labels, nil); err != nil {
 				return err
 			}
 		}
@@ -172,12 +180,19 @@ func (s *spec) changed(obsolete []string) map[string]*string {
 	return labels
 }
 
-// relabel changes the labels of an object that lacks some of them, or has some that it should not.
-func (a *account) relabel(ctx context.Context, op string, of collection, m meta, labels map[string]*string) error {
-	if !differ(m.Labels, labels) {
+// relabel changes the labels of an object that lacks some of them, or has some that it should not. Those of a VM's
+// template change with its own, and reach its next instance: KubeVirt does not change an instance that runs. The
+// template is nil for other objects.
+func (a *account) relabel(
+	ctx context.Context, op string, of collection, m meta, labels map[string]*string, template map[string]string,
+) error {
+	change := map[string]any{"metadata": map[string]any{"uid": m.UID, "labels": labels}}
+	switch {
+	case of == machines && (differ(m.Labels, labels) || differ(template, labels)):
+		change["spec"] = map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": labels}}}
+	case of == machines, !differ(m.Labels, labels):
 		return nil
 	}
-	change := map[string]any{"metadata": map[string]any{"uid": m.UID, "labels": labels}}
 	e := a.client.merge(ctx, op, of, m.Name, change)
 	if e == nil || e.Code == cloud.NotFound && of != machines {
 		return nil

@@ -31,8 +31,8 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 			return a.find(ctx, opCreate, s, r.Ref)
 		},
 		Make: func(ctx context.Context) (cloud.VM, error) { return a.make(ctx, s, r, labels) },
-		Finish: func(_ context.Context, vm cloud.VM) (time.Duration, error) {
-			return a.placed(s, r, vm)
+		Finish: func(ctx context.Context, vm cloud.VM) (time.Duration, error) {
+			return a.placed(ctx, s, r, vm)
 		},
 	}.Do(ctx, opCreate, r)
 }
@@ -133,22 +133,31 @@ func (a *account) taken(ctx context.Context, s *spec, r cloud.CreateRequest) (cl
 		"a VM of the name %q is there and is not the machine's; it is asked for again, until that VM has gone", r.Name)
 }
 
-// Waits for a VM that has no node of the cluster yet.
+// Waits for a VM that does not run yet.
 const (
 	placeWait  = 10 * time.Second
 	placeGrace = 2 * time.Minute
 )
 
-// placed returns when to look again at a VM that has no node yet: only then it shows that there is
-// no room. That is a shortage once it has lasted: volumes that are being made and nodes that come
-// up look like it. The VM stays, and is taken when it is asked for again and has found a node.
-func (a *account) placed(s *spec, r cloud.CreateRequest, vm cloud.VM) (time.Duration, error) {
-	young := a.now().Sub(vm.Created) < placeGrace
+// placed returns when to look again at a VM that does not run yet: an image that is imported, a volume that is bound
+// and an instance that starts take as long as they do, and only then it shows whether there is room. None is a
+// shortage: at once if a quota refuses a part of the VM, and after a while if no node has room, since nodes that come
+// up look like it. The VM stays, and is taken when it is asked for again and has found its place.
+func (a *account) placed(ctx context.Context, s *spec, r cloud.CreateRequest, vm cloud.VM) (time.Duration, error) {
 	switch {
-	case vm.State != cloud.StatePending || vm.Reason != unschedulable && !young:
+	case vm.State != cloud.StatePending && vm.State != cloud.StateUnknown:
 		return 0, nil
-	case young:
+	case vm.Reason == reasonQuota:
+		e := cloud.Errorf(cloud.Exhausted, opCreate, reasonQuota, "a quota of the namespace has no room for VM %s: %s", vm.ID,
+			driverkit.Brief(vm.Message))
+		e.Offering = s.ofQuota(r)
+		return 0, e
+	case vm.Reason != unschedulable:
 		return placeWait, nil
+	}
+	since, err := a.unscheduled(ctx, vm)
+	if err != nil || a.now().Sub(since) < placeGrace {
+		return placeWait, driverkit.Restrict(err)
 	}
 	e := cloud.Errorf(cloud.Exhausted, opCreate, "Unschedulable", "no node of the cluster has room for VM %s: %s", vm.ID,
 		driverkit.Brief(vm.Message))
@@ -156,4 +165,21 @@ func (a *account) placed(s *spec, r cloud.CreateRequest, vm cloud.VM) (time.Dura
 		e.Offering = &o
 	}
 	return 0, e
+}
+
+// unscheduled returns since when the scheduler finds no node for a VM: now if it has found one meanwhile, and since
+// the VM was made if it does not say.
+func (a *account) unscheduled(ctx context.Context, vm cloud.VM) (time.Time, error) {
+	var m machine
+	found, err := a.client.get(ctx, opCreate, machines, vm.ID, &m)
+	said := conditionOf(m.Status.Conditions, podScheduled)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case !found || said.Status != "False":
+		return a.now(), nil
+	case said.Since == nil:
+		return vm.Created, nil
+	}
+	return *said.Since, nil
 }

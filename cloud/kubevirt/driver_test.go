@@ -172,7 +172,7 @@ func backend(n *kubevirttest.Namespace, p *cloudtest.Proxy, shift *atomic.Int64)
 		States: []cloudtest.VMState{
 			{Name: "Stopped", Set: set("Stopped"), Want: cloud.StateStopped},
 			{Name: "Paused", Set: set("Paused"), Want: cloud.StateStopped},
-			{Name: "CrashLoopBackOff", Set: set("CrashLoopBackOff"), Want: cloud.StateFailed},
+			{Name: "CrashLoopBackOff", Set: set("CrashLoopBackOff"), Want: cloud.StatePending},
 			{Name: "DataVolumeError", Set: set("DataVolumeError"), Want: cloud.StateFailed},
 			{Name: "ErrorUnschedulable", Set: set("ErrorUnschedulable"), Want: cloud.StatePending},
 		},
@@ -182,7 +182,7 @@ func backend(n *kubevirttest.Namespace, p *cloudtest.Proxy, shift *atomic.Int64)
 			return boots
 		},
 		Console: func(_ testing.TB, id, text string) string { return n.Console(id, text) },
-		Fail:    set("CrashLoopBackOff"),
+		Fail:    set("DataVolumeError"),
 		Revoke:  func(testing.TB) { n.Revoke() },
 	}
 }

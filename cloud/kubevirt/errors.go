@@ -13,10 +13,16 @@ const (
 	reasonConflict = "Conflict"
 )
 
+// Of quotas: what API servers say, to whomever asks for an object, and the driver's reason for it.
+const (
+	quotaText   = "exceeded quota"
+	reasonQuota = "ExceededQuota"
+)
+
 // table is what the API server's errors mean.
 var table = driverkit.Table{
 	{
-		Codes: []string{"Forbidden"}, Texts: []string{"exceeded quota"}, Means: cloud.Exhausted, Reason: "ExceededQuota",
+		Codes: []string{"Forbidden"}, Texts: []string{quotaText}, Means: cloud.Exhausted, Reason: reasonQuota,
 		Scope: driverkit.ScopeRegion,
 	},
 	{Codes: []string{"TooManyRequests"}, Means: cloud.Throttled},
@@ -46,12 +52,19 @@ func reasonOf(e *cloud.Error) string {
 func (s *spec) refused(r cloud.CreateRequest, e *cloud.Error) error {
 	switch e.Code {
 	case cloud.Exhausted:
-		if s.instanceType() != "" { // a smaller VM may fit into the quota: without a type, nothing tells them apart
-			e.Offering = driverkit.ScopeOf(e).Of(s.offering(r))
-		}
+		e.Offering = s.ofQuota(r)
 	case cloud.NotFound: // of the namespace, of an instance type, or of KubeVirt's API
 		e.Code = cloud.Invalid
 	case cloud.Unknown, cloud.Invalid, cloud.Denied, cloud.Throttled, cloud.Unavailable, cloud.TokenUsed:
 	}
 	return e
+}
+
+// ofQuota is what is exhausted when a quota has no room for the VM of r. A smaller one may fit into it: without an
+// instance type, nothing tells them apart, and it is nil.
+func (s *spec) ofQuota(r cloud.CreateRequest) *cloud.Offering {
+	if s.instanceType() == "" {
+		return nil
+	}
+	return driverkit.ScopeRegion.Of(s.offering(r))
 }

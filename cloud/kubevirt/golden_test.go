@@ -23,15 +23,18 @@ func normalize(c cloudtest.Call) string {
 	return made.ReplaceAllString(c.Op+"\n"+body.String(), "-")
 }
 
-// everyField changes a class so that it has every field of a provider spec. Two of them exclude
-// others: an instance type the resources, and a claim the storage.
+// everyField changes a class so that it has every field of a provider spec. Three of them exclude
+// others: an instance type the resources, a claim the storage, and a network that is default the binding in that of
+// pods.
 func everyField() map[string]any {
 	type object = map[string]any
-	size := func(size string) object { return object{"requests": object{"storage": size}} }
 	on := true
+	size := func(size string) object { return object{"requests": object{"storage": size}} }
 	return object{
 		"zones": []string{"eu-2"}, "instancetype": nil,
-		"resources": object{"requests": object{"cpu": 4, "memory": "8Gi"}, "limits": object{"memory": "9Gi"}},
+		"resources": object{
+			"requests": object{"cpu": 4, "memory": "8Gi"}, "limits": object{"memory": "9Gi"}, "overcommitGuestOverhead": on,
+		},
 		"rootVolume": object{
 			"source": object{"http": object{"url": "https://images.example.com/linux.qcow2"}}, "contentType": "kubevirt",
 			"priorityClassName": "p", "preallocation": on,

@@ -2,6 +2,7 @@ package kubevirt
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -73,16 +74,44 @@ type machineSpec struct {
 
 type machineStatus struct {
 	PrintableStatus string      `json:"printableStatus,omitempty"`
-	Created         bool        `json:"created,omitempty"`
+	Created         bool        `json:"created,omitempty"` // an instance exists, which may have ended
 	Ready           bool        `json:"ready,omitempty"`
 	Conditions      []condition `json:"conditions,omitempty"`
+
+	RunStrategy string          `json:"runStrategy,omitempty"` // since the first instance was made
+	Requests    []changeRequest `json:"stateChangeRequests,omitempty"`
+}
+
+// changeRequest is something that somebody, or KubeVirt itself, has asked to be done to a VM.
+type changeRequest struct {
+	Action string `json:"action"`
 }
 
 type condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Type    string     `json:"type"`
+	Status  string     `json:"status"`
+	Reason  string     `json:"reason"`
+	Message string     `json:"message"`
+	Since   *time.Time `json:"lastTransitionTime"`
+}
+
+// conditionOf returns the condition of a kind; the zero value if there is none.
+func conditionOf(all []condition, kind string) condition {
+	i := slices.IndexFunc(all, func(c condition) bool { return c.Type == kind })
+	if i < 0 {
+		return condition{}
+	}
+	return all[i]
+}
+
+// filled is a DataVolume, as far as CDI is with it.
+type filled struct {
+	object
+
+	Status struct {
+		Phase      string      `json:"phase"`
+		Conditions []condition `json:"conditions"`
+	} `json:"status"`
 }
 
 type dvTemplate struct {
@@ -111,10 +140,10 @@ type instanceSpec struct {
 }
 
 type domain struct {
-	CPU       *vmCPU       `json:"cpu,omitempty"`
-	Memory    *vmMemory    `json:"memory,omitempty"`
-	Resources *vmResources `json:"resources,omitempty"`
-	Devices   vmDevices    `json:"devices"`
+	CPU       *vmCPU           `json:"cpu,omitempty"`
+	Memory    *vmMemory        `json:"memory,omitempty"`
+	Resources *domainResources `json:"resources,omitempty"`
+	Devices   vmDevices        `json:"devices"`
 }
 
 type vmCPU struct {
@@ -136,6 +165,13 @@ type vmMemory struct {
 type vmResources struct {
 	Requests map[string]string `json:"requests,omitempty"`
 	Limits   map[string]string `json:"limits,omitempty"`
+}
+
+// domainResources are those of a VM, where those of claims have less.
+type domainResources struct {
+	Requests                map[string]string `json:"requests,omitempty"`
+	Limits                  map[string]string `json:"limits,omitempty"`
+	OvercommitGuestOverhead bool              `json:"overcommitGuestOverhead,omitempty"`
 }
 
 type vmDevices struct {
@@ -161,8 +197,9 @@ type vmDisk struct {
 }
 
 type vmInterface struct {
-	Name   string    `json:"name"`
-	Bridge *struct{} `json:"bridge,omitempty"`
+	Name       string    `json:"name"`
+	Bridge     *struct{} `json:"bridge,omitempty"`
+	Masquerade *struct{} `json:"masquerade,omitempty"`
 }
 
 type vmNetwork struct {

@@ -22,6 +22,21 @@ const (
 	roleLabel    = "mcm.gardener.cloud/role"
 )
 
+// The parts of tags' keys that end with the name of the cluster and of the role, in Gardener's older form.
+const (
+	clusterMark = "kubernetes.io-cluster-"
+	roleMark    = "kubernetes.io-role-"
+)
+
+// Labels and annotations of instances that others act on.
+const (
+	clusterNameLabel = "cluster.x-k8s.io/cluster-name"
+	nodeRoleLabel    = "cluster.x-k8s.io/role"
+	controlPlane     = "control-plane" // as a role
+
+	bridgeMigrates = "kubevirt.io/allow-pod-bridge-network-live-migration"
+)
+
 // Labels of the nodes that VMs run on.
 const (
 	regionLabel = "topology.kubernetes.io/region"

@@ -3,6 +3,7 @@ package kubevirt
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"maps"
 	"strconv"
@@ -39,9 +40,38 @@ func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]
 				return nil, driverkit.Restrict(err)
 			}
 		}
-		found = append(found, s.vmOf(m, i))
+		vm, err := a.explained(ctx, op, s, s.vmOf(m, i))
+		if err != nil {
+			return nil, driverkit.Restrict(err)
+		}
+		found = append(found, vm)
 	}
 	return found, nil
+}
+
+// explained returns a VM with what CDI says of its volumes, if they have an error. It has failed only if a volume has:
+// otherwise CDI tries again.
+func (a *account) explained(ctx context.Context, op string, s *spec, vm cloud.VM) (cloud.VM, error) {
+	if vm.Reason != dataVolumeError {
+		return vm, nil
+	}
+	of := cloud.Ref{Name: vm.Name, OwnerID: vm.OwnerID}
+	for v, err := range driverkit.Select(list[filled](ctx, a.client, op, dataVolumes, s.filter(of)),
+		func(v filled) (filled, bool, error) { return v, s.ours(v.Metadata, of), nil }) {
+		if err != nil {
+			return cloud.VM{}, err
+		}
+		said := conditionOf(v.Status.Conditions, "Running")
+		failed := v.Status.Phase == "Failed"
+		if failed || said.Status == "False" && said.Message != "" {
+			vm.Message = fmt.Sprintf("DataVolume %s: %s", v.Metadata.Name, cmp.Or(said.Message, v.Status.Phase))
+		}
+		if failed {
+			vm.State = cloud.StateFailed
+			return vm, nil
+		}
+	}
+	return vm, nil
 }
 
 // machines returns the VMs that are provably of r: that of its providerID, or those with the
@@ -105,7 +135,8 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 	labels := s.filter(cloud.Ref{})
 	vms := driverkit.Select(list[machine](ctx, a.client, op, machines, labels),
 		func(m machine) (cloud.Resource, bool, error) {
-			return driverkit.VMResource(s.vmOf(m, nil), m.Metadata.tags()), true, nil
+			vm, err := a.explained(ctx, op, s, s.vmOf(m, nil))
+			return driverkit.VMResource(vm, m.Metadata.tags()), true, driverkit.Restrict(err)
 		})
 	rest := func(kind cloud.Kind, of collection) driverkit.KindList {
 		return driverkit.KindList{Kind: kind, All: driverkit.Select(list[object](ctx, a.client, op, of, labels),

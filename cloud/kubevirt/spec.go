@@ -19,7 +19,7 @@ type spec struct {
 	Region            string             `json:"region"`
 	Zone              string             `json:"zone"`
 	Zones             []string           `json:"zones"` // ours; further zones that VMs may be asked for in
-	Resources         resources          `json:"resources"`
+	Resources         vmSize             `json:"resources"`
 	Devices           devices            `json:"devices"`
 	RootVolume        dataVolume         `json:"rootVolume"`
 	AdditionalVolumes []additionalVolume `json:"additionalVolumes"`
@@ -32,11 +32,12 @@ type spec struct {
 	Tags              map[string]string  `json:"tags"`
 
 	// The fields below are ours; Kubermatic's providers have most of them.
-	InstanceType     *matcher `json:"instancetype"`
-	Preference       *matcher `json:"preference"`
-	Architecture     string   `json:"architecture"`
-	RunStrategy      string   `json:"runStrategy"`
-	EvictionStrategy string   `json:"evictionStrategy"`
+	InstanceType      *matcher `json:"instancetype"`
+	Preference        *matcher `json:"preference"`
+	Architecture      string   `json:"architecture"`
+	RunStrategy       string   `json:"runStrategy"`
+	EvictionStrategy  string   `json:"evictionStrategy"`
+	PodNetworkBinding string   `json:"podNetworkBinding"`
 
 	TopologySpread []spread `json:"topologySpreadConstraints"`
 
@@ -45,7 +46,14 @@ type spec struct {
 	driverkit.Checks
 }
 
-// resources are what a VM asks for, as Kubernetes' quantities: texts or numbers.
+// vmSize is what a VM asks for, as Kubernetes' quantities: texts or numbers.
+type vmSize struct {
+	Requests                map[string]string `json:"requests"`
+	Limits                  map[string]string `json:"limits"`
+	OvercommitGuestOverhead bool              `json:"overcommitGuestOverhead"`
+}
+
+// resources are what a claim asks for, as Kubernetes' quantities: texts or numbers.
 type resources struct {
 	Requests map[string]string `json:"requests"`
 	Limits   map[string]string `json:"limits"`
@@ -203,8 +211,8 @@ func severityOf(path string) cloud.Severity {
 // tags of a class that names neither. MCM's driver goes by all of them.
 func owned(tags map[string]string) (mine map[string]string, named bool) {
 	mine = map[string]string{}
-	cluster := func(key string) bool { return key == clusterLabel || driverkit.Contains("kubernetes.io-cluster-")(key) }
-	role := func(key string) bool { return key == roleLabel || driverkit.Contains("kubernetes.io-role-")(key) }
+	cluster := func(key string) bool { return key == clusterLabel || driverkit.Contains(clusterMark)(key) }
+	role := func(key string) bool { return key == roleLabel || driverkit.Contains(roleMark)(key) }
 	for _, key := range driverkit.Ownership(tags, cluster, role) {
 		mine[key] = tags[key]
 	}

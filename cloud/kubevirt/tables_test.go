@@ -74,6 +74,11 @@ func rules() []cloudtest.Rule {
 		rule("required by MCM", volume(map[string]any{"volumeSource": map[string]any{"emptyDisk": map[string]any{}}}),
 			"providerSpec.additionalVolumes[0].name", create),
 		rule("MCM wants a source", volume(map[string]any{"name": "a"}), "providerSpec.additionalVolumes[0]", create),
+		rule("KubeVirt has others, which are none of pods' networks", map[string]any{"podNetworkBinding": "sriov"},
+			"providerSpec.podNetworkBinding", create),
+		rule("the network takes the place of that of pods", map[string]any{
+			"podNetworkBinding": "bridge", "networks": []map[string]any{{"name": "default/net", "default": true}},
+		}, "providerSpec.podNetworkBinding", warning),
 		rule("MCM's enum", map[string]any{"dnsPolicy": "Never"}, "providerSpec.dnsPolicy", create),
 		rule("MCM wants nameservers", map[string]any{"dnsPolicy": "None"}, "providerSpec.dnsConfig.nameservers", create),
 		rule("MCM's rule: the root disk boots", disks(map[string]any{"name": "root-disk", "bootOrder": 1}),
@@ -87,6 +92,19 @@ func rules() []cloudtest.Rule {
 		rule("no label", map[string]any{"tags": tags("c1", "node", "a b", "c")}, "providerSpec.tags[a b]", all),
 		rule("no label", map[string]any{"tags": tags("c1", "node", "a", "-")}, "providerSpec.tags[a]", all),
 		rule("two sizes", map[string]any{"cpu": map[string]any{"cores": 2}}, "providerSpec.cpu", create),
+		rule("two sizes", map[string]any{"resources": map[string]any{"limits": map[string]any{"memory": "4Gi"}}},
+			"providerSpec.resources.limits.memory", create),
+		rule("two sizes", map[string]any{"resources": map[string]any{"requests": map[string]any{"cpu": 2}}},
+			"providerSpec.resources.requests.cpu", create),
+		rule("an instance type says nothing of it", map[string]any{"resources": map[string]any{
+			"requests": map[string]any{"ephemeral-storage": "1Gi"}, "overcommitGuestOverhead": true,
+		}}, "", 0),
+		rule("KubeVirt refuses GPUs beside a type that has some", map[string]any{"devices": map[string]any{
+			"gpus": []map[string]any{{"name": "gpu1", "deviceName": "nvidia.com/TU104GL"}},
+		}}, "providerSpec.devices.gpus", warning),
+		rule("nothing starts it", map[string]any{"runStrategy": "Manual"}, "providerSpec.runStrategy", create),
+		rule("no controller here evacuates it", map[string]any{"evictionStrategy": "External"},
+			"providerSpec.evictionStrategy", warning),
 		rule("a misspelt field", map[string]any{"colour": "red"}, "providerSpec.colour", warning),
 	}
 }

@@ -21,8 +21,19 @@ const (
 // The defaults of the provider spec.
 const (
 	runAlways       = "Always"
+	runOnFailure    = "RerunOnFailure"
+	runOnce         = "Once"
 	clusterTypeKind = "VirtualMachineClusterInstancetype"
 	typeKind        = "VirtualMachineInstancetype"
+)
+
+// liveMigrate is the evictionStrategy of VMs that move to another node, or stay.
+const liveMigrate = "LiveMigrate"
+
+// The ways in which an interface is connected to the network of pods.
+const (
+	bindBridge     = "bridge"
+	bindMasquerade = "masquerade"
 )
 
 // quantity is the form of Kubernetes' quantities.
@@ -43,8 +54,11 @@ func (s *spec) validate() {
 	s.validateNetworks()
 	s.validateTags()
 	s.OneOf("architecture", s.Architecture, "amd64", "arm64", "s390x")
-	s.OneOf("runStrategy", s.RunStrategy, runAlways, "RerunOnFailure", "Once", "Manual")
-	s.OneOf("evictionStrategy", s.EvictionStrategy, "None", "LiveMigrate", "LiveMigrateIfPossible", "External")
+	s.OneOf("runStrategy", s.RunStrategy, runAlways, runOnFailure, runOnce) // nothing here starts one of Manual
+	s.OneOf("evictionStrategy", s.EvictionStrategy, "None", liveMigrate, "LiveMigrateIfPossible", "External")
+	s.WarnIf(s.EvictionStrategy == "External", "evictionStrategy",
+		"is External, which lets evictions of the VM's pod wait for a controller that watches status.evacuationNodeName, "+
+			"and there is none here; run one, or write LiveMigrate or None")
 	s.RunStrategy = cmp.Or(s.RunStrategy, runAlways)
 }
 
@@ -55,8 +69,15 @@ func (s *spec) validateSize() {
 		m.Kind = cmp.Or(m.Kind, clusterTypeKind)
 		s.BlockIf(s.CPU != nil, "cpu", "is set besides instancetype, which says it; remove one of them")
 		s.BlockIf(s.Memory != nil, "memory", "is set besides instancetype, which says it; remove one of them")
-		s.BlockIf(len(s.Resources.Requests) > 0, "resources",
-			"is set besides instancetype, which says it; remove one of them")
+		for path, all := range map[string]map[string]string{
+			"resources.requests.": s.Resources.Requests, "resources.limits.": s.Resources.Limits,
+		} {
+			for _, name := range []string{"cpu", "memory"} {
+				s.BlockIf(all[name] != "", path+name, "is set besides instancetype, which says it; remove one of them")
+			}
+		}
+		s.WarnIf(len(s.Devices.GPUs) > 0, "devices.gpus",
+			"is set besides instancetype, and KubeVirt refuses that if the type has GPUs; remove one of them then")
 	} else {
 		for _, name := range []string{"cpu", "memory"} {
 			s.positive("resources.requests."+name, s.Resources.Requests[name])
@@ -160,6 +181,9 @@ func (s *spec) validateNetworks() {
 	}
 	s.Distinct("networks", "name", names, "name each network once")
 	s.BlockIf(defaults > 1, "networks", "has %d networks that are default and may have one", defaults)
+	s.OneOf("podNetworkBinding", s.PodNetworkBinding, bindBridge, bindMasquerade)
+	s.WarnIf(s.PodNetworkBinding != "" && s.hasDefaultNetwork(), "podNetworkBinding",
+		"has no effect, since a network of the class is default and takes the place of that of pods; remove it")
 	s.OneOf("dnsPolicy", s.DNSPolicy, "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 	if s.DNSPolicy == "None" && (s.DNSConfig == nil || len(s.DNSConfig.Nameservers) == 0) && !s.Wrong("dnsConfig") {
 		s.Block("dnsConfig.nameservers", "is empty and dnsPolicy is None; name a nameserver")

@@ -55,23 +55,29 @@ func (n *Namespace) act(r *http.Request, name, what string) *http.Response {
 	return answer(http.StatusNotFound, "text/plain", []byte("404: Page Not Found"))
 }
 
-// start starts a VM that is halted; one that is to run anyway cannot be started.
+// start starts a VM that is halted, or that is started by hand; one that is to run anyway cannot be started.
 func (n *Namespace) start(r *http.Request, vm, vmi Object) *http.Response {
-	if vmi != nil {
-		return conflict(vm.name(), "VM is already running")
-	}
 	change := Object{"runStrategy": "Always"}
+	how := strategy(vm)
 	switch {
+	case vmi != nil && !ended(vmi):
+		return conflict(vm.name(), "VM is already running")
+	case how == "Always" || how == "Once":
+		return conflict(vm.name(), how+" does not support manual start requests")
+	case how == "RerunOnFailure" && vmi != nil && vmi.text("status.phase") == "Failed":
+		return conflict(vm.name(), how+" does not support starting VM from failed state")
+	case how == "RerunOnFailure" || how == "Manual":
+		return n.done(r, n.vms(), vm.name()+"/status", Object{"status": Object{
+			"stateChangeRequests": []Object{{"action": "Start"}},
+		}})
 	case vm.at("spec.running") == false:
 		change = Object{"running": true}
-	case vm.text("spec.runStrategy") != "Halted":
-		return conflict(vm.name(), vm.text("spec.runStrategy")+" does not support manual start requests")
 	}
 	return n.done(r, n.vms(), vm.name(), Object{"spec": change})
 }
 
 func (n *Namespace) done(r *http.Request, collection, name string, change Object) *http.Response {
-	if _, err := n.call(r.Context(), http.MethodPatch, collection+"/"+escape(name), change); err != nil {
+	if _, err := n.call(r.Context(), http.MethodPatch, collection+"/"+name, change); err != nil {
 		return refuse(http.StatusInternalServerError, "InternalError", err.Error())
 	}
 	return answer(http.StatusAccepted, "application/json", nil)

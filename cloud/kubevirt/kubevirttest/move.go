@@ -119,25 +119,80 @@ func (n *Namespace) control(ctx context.Context, s *state, vm Object) error {
 
 // run lets a VM that is to run do so, and stops another one.
 func (n *Namespace) run(ctx context.Context, s *state, vm, vmi Object) error {
-	off := []string{"", "Halted", "Manual"}
-	wanted := vm.at("spec.running") == true || !slices.Contains(off, vm.text("spec.runStrategy"))
+	word := vm.text(heldAt)
+	unready, failure := unready(s, vm)
 	switch {
-	case !wanted && vmi != nil:
+	case word == "ErrorUnschedulable":
+		return n.show(ctx, s, vm, word, vmi != nil,
+			condition("PodScheduled", "False", "Unschedulable", "0/3 nodes are available"))
+	case word != "":
+		return n.show(ctx, s, vm, word, vmi != nil)
+	case vmi != nil && strategy(vm) == "RerunOnFailure" && vmi.text("status.phase") == "Failed" && !asked(vm):
+		return n.change(ctx, s, http.MethodPatch, n.vms()+"/"+escape(vm.name())+"/status", Object{
+			"status": Object{"stateChangeRequests": []Object{{"action": "Start"}}},
+		})
+	case vmi != nil && stops(vm, vmi):
 		return n.remove(ctx, s, n.instances(), vm.name())
-	case !wanted:
+	case vmi != nil && ended(vmi):
+		return n.show(ctx, s, vm, "Stopped", true)
+	case vmi != nil:
+		return n.boot(ctx, s, vm, vmi)
+	case unready != "":
+		return n.show(ctx, s, vm, unready, false, failure...)
+	case !starts(vm):
 		return n.show(ctx, s, vm, "Stopped", false)
-	case vm.text(heldAt) != "":
-		return n.show(ctx, s, vm, vm.text(heldAt), vmi != nil)
-	case vmi == nil:
-		return n.launch(ctx, s, vm)
 	}
-	return n.boot(ctx, s, vm, vmi)
+	return n.launch(ctx, s, vm)
 }
+
+// strategy is the runStrategy of a VM.
+func strategy(vm Object) string {
+	switch vm.at("spec.running") {
+	case true:
+		return "Always"
+	case false:
+		return "Halted"
+	}
+	return vm.text("spec.runStrategy")
+}
+
+func ended(vmi Object) bool {
+	phase := vmi.text("status.phase")
+	return phase == "Succeeded" || phase == "Failed"
+}
+
+// stops reports whether virt-controller removes the instance of a VM.
+func stops(vm, vmi Object) bool {
+	switch strategy(vm) {
+	case "", "Halted":
+		return true
+	case "Always", "RerunOnFailure":
+		return ended(vmi)
+	}
+	return false
+}
+
+// starts reports whether virt-controller makes an instance of a VM that has none.
+func starts(vm Object) bool {
+	switch strategy(vm) {
+	case "Always", "Once":
+		return true
+	case "RerunOnFailure": // the first, and one that was asked for
+		return asked(vm) || vm.text("status.runStrategy") != "RerunOnFailure"
+	}
+	return asked(vm)
+}
+
+// asked reports whether a VM is to be started by somebody's request.
+func asked(vm Object) bool { return len(vm.list("status.stateChangeRequests")) > 0 }
 
 // fill is what CDI does: it makes the volumes of a VM.
 func (n *Namespace) fill(ctx context.Context, s *state, vm Object) error {
 	for _, t := range vm.list("spec.dataVolumeTemplates") {
-		if named(s.volumes, t.name()) != nil {
+		if volume := named(s.volumes, t.name()); volume != nil {
+			if err := n.imports(ctx, s, volume); err != nil {
+				return err
+			}
 			continue
 		}
 		metadata := Object{"name": t.name(), "labels": t.at("metadata.labels"), "ownerReferences": owner(vm)}
@@ -153,12 +208,13 @@ func (n *Namespace) fill(ctx context.Context, s *state, vm Object) error {
 
 // launch makes the instance of a VM, and the pod in which it is to run.
 func (n *Namespace) launch(ctx context.Context, s *state, vm Object) error {
+	spec, _ := vm.at("spec.template.spec").(map[string]any)
 	vmi := Object{
 		"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
 		"metadata": Object{
 			"name": vm.name(), "labels": vm.at("spec.template.metadata.labels"), "ownerReferences": owner(vm),
 		},
-		"spec": vm.at("spec.template.spec"), "status": Object{"phase": "Scheduling"},
+		"spec": n.behaviour().connected(spec), "status": Object{"phase": "Scheduling"},
 	}
 	if err := n.change(ctx, s, http.MethodPost, n.instances(), vmi); err != nil {
 		return err
@@ -168,10 +224,14 @@ func (n *Namespace) launch(ctx context.Context, s *state, vm Object) error {
 
 // boot lets an instance run, once the Secret is there that it boots from.
 func (n *Namespace) boot(ctx context.Context, s *state, vm, vmi Object) error {
+	word, conditions := n.behaviour().held(s, vm)
+	if word != "" && vmi.text("status.phase") != "Running" {
+		return n.show(ctx, s, vm, word, true, conditions...)
+	}
 	if named(s.pods, launcherPrefix+vm.name()) == nil {
 		return n.change(ctx, s, http.MethodPost, n.core("pods"), launcher(vmi))
 	}
-	word := "Starting"
+	word = "Starting"
 	switch {
 	case vmi.at(pausedAt) != nil:
 		word = "Paused"
@@ -237,12 +297,28 @@ func secretOf(vm Object) string {
 	return ""
 }
 
-// show writes how far a VM is.
-func (n *Namespace) show(ctx context.Context, s *state, vm Object, word string, created bool) error {
-	if vm.text("status.printableStatus") == word && (vm.at("status.created") == true) == created {
+// show writes how far a VM is. Once an instance was made, it notes under which runStrategy, and what was asked for
+// is done.
+func (n *Namespace) show(ctx context.Context, s *state, vm Object, word string, created bool, notes ...Object) error {
+	ready := condition("Ready", "False", "GuestNotRunning", "Guest VM is not reported as running")
+	switch {
+	case !created:
+		ready = condition("Ready", "False", "VMINotExists", "VMI does not exist")
+	case word == "Running":
+		ready = condition("Ready", "True", "", "")
+	}
+	conditions := append([]Object{ready}, notes...)
+	before := vm.list("status.conditions")
+	if vm.text("status.printableStatus") == word && (vm.at("status.created") == true) == created &&
+		same(conditions, before) {
 		return nil
 	}
-	state := Object{"printableStatus": word, "created": created, "ready": word == "Running"}
+	state := Object{
+		"printableStatus": word, "created": created, "ready": word == "Running", "conditions": n.timed(conditions, before),
+	}
+	if created {
+		state["runStrategy"], state["stateChangeRequests"] = strategy(vm), []Object{}
+	}
 	return n.change(ctx, s, http.MethodPatch, n.vms()+"/"+escape(vm.name())+"/status", Object{"status": state})
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -25,8 +26,11 @@ type Namespace struct {
 	Name  string
 	token string // of the service account
 
+	Now func() time.Time // the clock of the played controllers
+
 	mu       sync.Mutex
 	moving   sync.Mutex
+	behaves  Behaviour
 	serial   int
 	revoked  bool
 	consoles map[string]string // by VM
@@ -35,7 +39,7 @@ type Namespace struct {
 
 // NewNamespace makes a namespace with a service account that may do there what the driver has to.
 func (s Server) NewNamespace(ctx context.Context, name string) (*Namespace, error) {
-	n := &Namespace{Server: s, Name: name, consoles: map[string]string{}, leases: map[string]int{}}
+	n := &Namespace{Server: s, Name: name, Now: time.Now, consoles: map[string]string{}, leases: map[string]int{}}
 	roles, err := permissions()
 	if err != nil {
 		return nil, err
@@ -146,6 +150,10 @@ func (n *Namespace) RoundTrip(r *http.Request) (*http.Response, error) {
 	case revoked:
 	case logs && strings.HasSuffix(rest, "/log"):
 		return n.played(r, part{"", "pods", strings.TrimSuffix(rest, "/log"), "log"}, n.log), nil
+	case r.Method == http.MethodPost && r.URL.Path == n.vms():
+		if refusal, err := n.admit(r); refusal != nil || err != nil {
+			return refusal, err
+		}
 	case acts:
 		parts := strings.Split(action, "/") // plural, name, what
 		const form = 3

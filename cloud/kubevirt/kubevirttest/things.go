@@ -80,7 +80,8 @@ func (n *Namespace) Put(ctx context.Context, t Thing, attachTo string) error {
 	return err
 }
 
-// Set brings a VM into a state, by KubeVirt's word for it, and lets it show.
+// Set brings a VM into a state, by KubeVirt's word for it, and lets it show. A DataVolumeError is that of a volume that
+// has failed.
 func (n *Namespace) Set(ctx context.Context, name, word string) error {
 	collection, change := n.vms(), Object{"metadata": Object{"annotations": Object{heldKey: word}}}
 	switch word {
@@ -92,6 +93,12 @@ func (n *Namespace) Set(ctx context.Context, name, word string) error {
 		change = Object{"spec": Object{"runStrategy": "Halted"}}
 		if vm.at("spec.running") != nil {
 			change = Object{"spec": Object{"running": false}}
+		}
+	case "DataVolumeError":
+		failed := Object{"status": Object{"phase": ImportFailed}}
+		path := n.volumes() + "/" + escape(name) + "/status"
+		if _, err := n.call(ctx, http.MethodPatch, path, failed); err != nil {
+			return err
 		}
 	case "Paused":
 		collection, change = n.instances(), Object{"metadata": Object{"annotations": Object{pausedKey: "yes"}}}
