@@ -37,11 +37,14 @@ func TestGroupOfMCM(t *testing.T) {
 		warned       string
 	}{
 		{
-			"without a pool", "MCM sends no group", map[string]any{"placementGroupID": "501"}, false,
+			"without a pool", "MCM sends no group",
+			map[string]any{"placementGroupID": "501"},
+			false,
 			"providerSpec.placementGroupID",
 		},
 		{
-			"with a pool", "MCM sends the group", map[string]any{"placementGroupID": "501", "floatingPoolName": "pool"},
+			"with a pool", "MCM sends the group",
+			map[string]any{"placementGroupID": "501", "floatingPoolName": "pool"},
 			true, "",
 		},
 	} {
@@ -327,7 +330,9 @@ func TestTypeAndLocation(t *testing.T) {
 		text         string
 	}{
 		{
-			"not offered", "only a person mends it", hetznertest.Type{Locations: []string{"fsn1", "nbg1"}}, cloud.Invalid,
+			"not offered", "only a person mends it",
+			hetznertest.Type{Locations: []string{"fsn1", "nbg1"}},
+			cloud.Invalid,
 			"fsn1, nbg1",
 		},
 		{"sold out", "it passes by itself", hetznertest.Type{Refused: []string{"hel1"}}, cloud.Exhausted, "unsupported"},

@@ -110,8 +110,10 @@ func (s *spec) vmOf(m machine, i *instance) cloud.VM {
 // there is no node for it, or what it waits for.
 func (m machine) message() string {
 	for _, wanted := range []condition{
-		{Type: "Failure", Status: "True"}, {Type: "Synchronized", Status: "False"},
-		{Type: podScheduled, Status: "False"}, {Type: "Ready", Status: "False"},
+		{Type: "Failure", Status: "True"},
+		{Type: "Synchronized", Status: "False"},
+		{Type: podScheduled, Status: "False"},
+		{Type: "Ready", Status: "False"},
 	} {
 		c := conditionOf(m.Status.Conditions, wanted.Type)
 		if c.Status == wanted.Status && c.Message != "" {

@@ -99,7 +99,7 @@ func relabelled(s *env) {
 	ref := cloud.Ref{Name: "w-1", OwnerID: "o-1", Class: again.class}
 	for range 2 { // the second finds nothing to do
 		again.calls = nil
-		must(s, again.account.(cloud.TagSetter).SetTags(s.Context(), ref, nil)) //nolint:errcheck // it is one
+		must(s, again.account.(cloud.TagSetter).SetTags(s.Context(), ref, nil))
 	}
 	if slices.Contains(again.calls, "PATCH") {
 		s.Errorf("calls of the second change: %v, want no change", again.calls)

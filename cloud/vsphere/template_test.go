@@ -61,7 +61,9 @@ func TestVAppOfTheTemplate(t *testing.T) {
 		{"user data", "it is where the user data is", spec{}, []string{"user-data"}, false},
 		{"none", "there is nothing to remove", spec{}, nil, false},
 		{
-			"the class's", "they are what the class wants", spec{VApp: &vApp{map[string]string{"a": "b"}}}, []string{"a"},
+			"the class's", "they are what the class wants",
+			spec{VApp: &vApp{map[string]string{"a": "b"}}},
+			[]string{"a"},
 			false,
 		},
 		{"left to the template", "MCM changes nothing then", spec{VApp: &vApp{}}, []string{"a"}, false},
