@@ -80,7 +80,7 @@ func (c *Controller) find(ctx context.Context, p *pass) (cloud.VM, time.Duration
 			return found, max(l.read.Add(period).Sub(p.seen.now), time.Second), nil
 		}
 	}
-	found, err := c.engine.Get(ctx, c.owner(p))
+	found, err := c.engine.Get(ctx, c.vm(p))
 	return found, period, err
 }
 
@@ -115,11 +115,11 @@ func nodeHealthy(m *clusterv1.Machine) bool {
 // VM's id: one that was lost, or that
 // was written in a form that its Node does not carry, while no other object has it.
 func (c *Controller) recordIdentity(ctx context.Context, p *pass, found cloud.VM) error {
-	c.engine.Seen(ctx, c.owner(p), found)
+	c.engine.Seen(ctx, c.vm(p), found)
 	if p.object.Annotations[infrav1.MadeFromAnnotation] == "" || p.did.scope != "" {
 		err := c.patch(ctx, p, func(o *infrav1.MCMMachine) {
 			machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, className(o))
-			machinev1.SetOrRemoveAnnotation(o, machinev1.CloudScopeAnnotation, cmp.Or(p.did.scope, c.owner(p).Scope()))
+			machinev1.SetOrRemoveAnnotation(o, machinev1.CloudScopeAnnotation, cmp.Or(p.did.scope, c.vm(p).State.Account))
 		})
 		if err != nil {
 			return fmt.Errorf("record class and account: %w", err)

@@ -94,7 +94,7 @@ func New(d Deps) *Controller {
 	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &infrav1.MCMMachine{})
 	d.Client = own
 	return &Controller{
-		Deps: d, own: own, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence.FormerLeader),
+		Deps: d, own: own, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence.FormerLeader, d.Fallback),
 		listings: newVMListings(d.Clock),
 		lookups:  map[types.NamespacedName]lookups{},
 	}
@@ -167,7 +167,7 @@ func (c *Controller) join(ctx context.Context, p *pass) error {
 func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 	unknown := mayHaveUnknownVM(p.object) && p.seen.machine.Spec.ProviderID == ""
 	if unknown {
-		if err := c.engine.Recall(ctx, c.owner(p)); err != nil {
+		if err := c.engine.Recall(ctx, c.vm(p)); err != nil {
 			p.did.vmCondition = conditionFalse(outcome.Reason(err), failureMessage(err))
 			return err
 		}
@@ -175,7 +175,7 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 	// The UID that would stand in for an owner id would be taken for a real one after the next move.
 	keepsLooking := false
 	if stripped(p.object) && p.object.Spec.ProviderID != "" {
-		if err := c.engine.Recall(ctx, c.owner(p)); err != nil {
+		if err := c.engine.Recall(ctx, c.vm(p)); err != nil {
 			if err := c.callFailed(p, err); err != nil {
 				return err
 			}
@@ -187,7 +187,7 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 			machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, from)
 		}
 		if unknown && !createStarted(o) && !provisioned(o) {
-			machinev1.SetAnnotation(o, machinev1.CreateAttemptAnnotation, attemptUnknown)
+			machinev1.SetAnnotation(o, machinev1.CreateAttemptAnnotation, vm.AttemptUnknown)
 		}
 		controllerutil.AddFinalizer(o, machinev1.MCMMachineFinalizer)
 		if !keepsLooking {

@@ -2,7 +2,6 @@ package inframachine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,12 +17,10 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // delete removes the VM with all that was made with it, and then the
@@ -143,7 +140,7 @@ func (c *Controller) keepConsole(ctx context.Context, p *pass) {
 		ProviderID: p.object.Spec.ProviderID, Class: className(p.object),
 		Pool:     func(ctx context.Context) (evidence.Pool, error) { return evidence.PoolOfCAPIMachine(ctx, c.Live, m) },
 		BootData: func(ctx context.Context) [][]byte { return c.bootDataOf(ctx, m) },
-		Console:  func(ctx context.Context) (string, error) { return c.engine.Console(ctx, c.owner(p)) },
+		Console:  func(ctx context.Context) (string, error) { return c.engine.Console(ctx, c.vm(p)) },
 	})
 	if !ok {
 		return
@@ -165,44 +162,20 @@ func (c *Controller) bootDataOf(ctx context.Context, m *clusterv1.Machine) [][]b
 	return [][]byte{secret.Data[bootstrapDataKey]}
 }
 
-// deleteVM asks for the VM and everything that was created with it to go, once it has left its
-// load balancers.
+// deleteVM reports whether the VM and everything that was created with it is gone.
 func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
-	if left, err := c.deregister(ctx, p); err != nil || !left {
-		return false, err
-	}
-	d, err := c.removeVM(ctx, p)
+	left, err := c.engine.Delete(ctx, c.vm(p))
 	if err != nil {
 		return false, err
 	}
-	c.callSucceeded(p)
-	if d.Done {
-		return true, nil
+	if left.Done || left.Reason == machinev1.ReasonDeletingVM {
+		c.callSucceeded(p)
 	}
-	p.did.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingVM, vm.DeletionMessage(d))
-	requeueAfter(p, d.RetryAfter)
-	return false, nil
-}
-
-// removeVM asks for the VM to go, with its class, or else with another one that provably
-// reaches it.
-func (c *Controller) removeVM(ctx context.Context, p *pass) (cloud.Deletion, error) {
-	_, _, err := c.engine.Account(ctx, c.owner(p))
-	if unusable, ok := errors.AsType[*cloud.Error](err); ok && unusable.Code == cloud.Invalid &&
-		p.object.Annotations[machinev1.ReleaseAnnotation] != "true" {
-		return c.engine.RemoveAbandoned(ctx, c.owner(p), unusable)
+	if !left.Done {
+		p.did.deletionWaitsFor = conditionFalse(left.Reason, left.Message)
+		requeueAfter(p, left.RetryAfter)
 	}
-	return c.engine.Remove(ctx, c.owner(p))
-}
-
-// Substitutes are the classes of the namespace that may reach the VM.
-func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
-	m := o.p.object
-	recorded, _ := o.Substitute()
-	return class.Substitutes(ctx, o.Client, class.Search{
-		Resolve: o.classes.ResolveForClusterAPI, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, First: recorded,
-		Own: o.p.usedClass(),
-	})
+	return left.Done, nil
 }
 
 // isPermanent reports whether err lasts until somebody brings class or credentials back.

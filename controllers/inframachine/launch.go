@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
@@ -133,7 +133,7 @@ func (c *Controller) ensure(ctx context.Context, p *pass) error {
 	if first && !c.mayCreate(p) {
 		return nil
 	}
-	made, err := c.engine.Ensure(ctx, c.owner(p))
+	made, err := c.engine.Ensure(ctx, c.vm(p))
 	if outcome.IsCloud(err) {
 		return c.createFailed(ctx, p, err)
 	}
@@ -151,7 +151,6 @@ func (c *Controller) ensure(ctx context.Context, p *pass) error {
 		requeueAfter(p, max(made.RetryAfter, providerIDRetry))
 		return nil
 	case first:
-		c.Fallback.Made(p.offer())
 		p.did.events = append(p.did.events, kubeEvent{
 			corev1.EventTypeNormal, eventCreated, "VM " + made.NodeProviderID + " created",
 		})
@@ -181,56 +180,35 @@ func (c *Controller) mayCreate(p *pass) bool {
 // createFailed goes on with another class, if the cloud has no capacity for this one and there
 // is another. Else it notes why there is no VM.
 func (c *Controller) createFailed(ctx context.Context, p *pass, failure error) error {
-	if goesOn, err := c.fallBack(ctx, p, failure); goesOn || err != nil {
+	message, goesOn, err := c.engine.FallBack(ctx, c.vm(p), failure)
+	if err != nil {
 		return err
 	}
-	err := c.callFailed(p, failure)
-	c.allExhausted(p)
+	if goesOn {
+		p.did.vmCondition = conditionFalse(infrav1.ReasonClassChanged, message)
+		requeueAfter(p, time.Millisecond)
+		return nil
+	}
+	err = c.callFailed(p, failure)
+	if why := p.did.vmCondition; why != nil && why.reason == machinev1.ReasonCapacityExhausted && message != "" {
+		why.message += "; other classes: " + message
+	}
 	return err
 }
 
-// switchClass takes back what was asked for with a class that the spec does not
-// name any more, e.g. because it was wrong, or that is exhausted, before anything is asked for
-// with the new one: a token means nothing in another account.
+// switchClass goes on with a class that the spec names instead of one that it does not name any more, e.g. because it
+// was wrong, or that is exhausted.
 func (c *Controller) switchClass(ctx context.Context, p *pass, to string) error {
-	if slices.Contains(p.object.Spec.ClassNames(), className(p.object)) {
-		if ends, err := c.adopt(ctx, p); ends {
-			return err
-		}
-	}
-	done, err := c.deleteVM(ctx, p)
+	was := className(p.object)
+	switched, err := c.engine.SwitchClass(ctx, c.vm(p), to, slices.Contains(p.object.Spec.ClassNames(), was))
 	if err != nil {
 		return c.callFailed(p, err)
 	}
-	if !done {
-		p.did.vmCondition = switching(className(p.object), to)
-		return nil
+	requeueAfter(p, switched.RetryAfter)
+	if !switched.Done {
+		p.did.vmCondition = conditionFalse(infrav1.ReasonClassChanged, fallback.SwitchMessage(was, to))
 	}
-	c.owner(p).NoteScope("") // what follows is asked for in the place of the other class
-	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
-		machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, to)
-		machinev1.SetAnnotation(o, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(o)+1))
-		for _, ofFormer := range []string{
-			machinev1.NextClassAnnotation, machinev1.ZoneAnnotation, infrav1.CloudStateAnnotation,
-			machinev1.CloudScopeAnnotation,
-		} {
-			delete(o.Annotations, ofFormer)
-		}
-	})
-}
-
-// adopt keeps the present class if its VM runs after all, as after a restore of the management
-// cluster, and reports whether the change of class ends, or waits, with that.
-func (c *Controller) adopt(ctx context.Context, p *pass) (ends bool, err error) {
-	adopted, err := c.engine.Adopt(ctx, c.owner(p))
-	if err != nil {
-		return true, c.callFailed(p, err)
-	}
-	if !adopted {
-		return false, nil
-	}
-	requeueAfter(p, time.Millisecond)
-	return true, c.patch(ctx, p, func(o *infrav1.MCMMachine) { delete(o.Annotations, machinev1.NextClassAnnotation) })
+	return nil
 }
 
 // className is the name of the class that the VM is of, or will be.
@@ -240,18 +218,6 @@ func className(o *infrav1.MCMMachine) string { return cmp.Or(madeFrom(o), o.Spec
 // the annotation be lost.
 func madeFrom(o *infrav1.MCMMachine) string {
 	return cmp.Or(o.Annotations[infrav1.MadeFromAnnotation], o.Status.MachineClassName)
-}
-
-// attemptUnknown is the number of an attempt whose number was lost: nothing is created before the VM has been
-// looked up.
-const attemptUnknown = "0"
-
-// attemptOf returns the number of the current attempt at the VM, from 1.
-func attemptOf(o *infrav1.MCMMachine) int {
-	if n, err := strconv.Atoi(o.Annotations[machinev1.CreateAttemptAnnotation]); err == nil && n > 1 {
-		return n
-	}
-	return 1
 }
 
 // tags identify the Cluster that resources in the cloud belong to. The id is the durable

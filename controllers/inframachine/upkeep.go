@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
@@ -58,7 +57,7 @@ func (c *Controller) updateTags(ctx context.Context, p *pass) (err error) {
 	if !hasVM(p) {
 		return nil
 	}
-	p.did.tags, err = c.engine.UpdateTags(ctx, c.owner(p), failingSince(p, infrav1.TagsUpdatedCondition))
+	p.did.tags, err = c.engine.UpdateTags(ctx, c.vm(p), failingSince(p, infrav1.TagsUpdatedCondition))
 	requeueAfter(p, p.did.tags.RetryAfter)
 	return err
 }
@@ -68,7 +67,7 @@ func (c *Controller) removeBootData(ctx context.Context, p *pass) (err error) {
 	if p.object.Spec.ProviderID == "" || createStarted(p.object) || !p.seen.machine.Status.NodeRef.IsDefined() {
 		return nil
 	}
-	p.did.bootData, err = c.engine.RemoveBootData(ctx, c.owner(p), failingSince(p, infrav1.BootDataRemovedCondition))
+	p.did.bootData, err = c.engine.RemoveBootData(ctx, c.vm(p), failingSince(p, infrav1.BootDataRemovedCondition))
 	requeueAfter(p, p.did.bootData.RetryAfter)
 	return err
 }
@@ -80,27 +79,7 @@ func (c *Controller) register(ctx context.Context, p *pass) (err error) {
 	if !hasVM(p) {
 		return nil
 	}
-	p.did.loadBalancers, err = c.engine.Join(ctx, c.owner(p), failingSince(p, infrav1.LoadBalancerRegisteredCondition))
+	p.did.loadBalancers, err = c.engine.Join(ctx, c.vm(p), failingSince(p, infrav1.LoadBalancerRegisteredCondition))
 	requeueAfter(p, p.did.loadBalancers.RetryAfter)
 	return err
-}
-
-// SkipsDeregistration reports whether the deletion waits for no load balancer.
-func (o vmOwner) SkipsDeregistration() bool {
-	return o.p.object.Annotations[machinev1.ReleaseAnnotation] == "true"
-}
-
-// Emit emits an Event about the MCMMachine.
-func (o vmOwner) Emit(eventType, reason, message string) {
-	o.p.did.events = append(o.p.did.events, kubeEvent{eventType, reason, message})
-}
-
-// deregister takes the VM out of its load balancers before it is deleted.
-func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
-	left, err := c.engine.Deregister(ctx, c.owner(p))
-	if err == nil && !left.Done {
-		p.did.deletionWaitsFor = conditionFalse(left.Reason, left.Message)
-		requeueAfter(p, left.RetryAfter)
-	}
-	return left.Done, err
 }

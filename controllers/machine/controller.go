@@ -98,7 +98,7 @@ func New(d Deps) *Controller {
 	c := &Controller{
 		Deps:    d,
 		classes: class.New(d.Clouds),
-		engine:  vm.New(d.Clock, d.Fence.FormerLeader),
+		engine:  vm.New(d.Clock, d.Fence.FormerLeader, d.Fallback),
 		permits: d.Permits,
 		tracker: outage.NewTracker(),
 		gate:    hold.New(hold.Deps{Client: d.Client, Clock: d.Clock, Events: d.Events}),
@@ -195,7 +195,6 @@ func deletionSteps() []step {
 		{"findNode", machinev1.StepGetVMStatus, (*Controller).findNode},
 		{"drain", machinev1.StepDrain, (*Controller).drain},
 		{"detachVolumes", machinev1.StepDeleteAttachments, (*Controller).detachVolumes},
-		{"deregister", machinev1.StepDeleteVM, (*Controller).deregister},
 		{"deleteVM", machinev1.StepDeleteVM, (*Controller).deleteVM},
 		{"deleteNode", machinev1.StepDeleteNode, (*Controller).deleteNode},
 		{"deleteToken", machinev1.StepDeleteNode, (*Controller).deleteToken},

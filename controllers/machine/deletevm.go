@@ -2,7 +2,6 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,72 +10,39 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
-// deleteVM removes the VM and everything that was created with it. It needs
-// credentials and region; where these are missing it waits, visibly.
+// deleteVM removes the VM and everything that was created with it, once it has left its load balancers. A Machine goes
+// without that where it cannot have a VM: none is made from a class without finalizer, so a class that does not exist
+// never made one for a Machine without providerID. Where class or credentials are missing, and no other class provably
+// reaches the VM, it waits, visibly, or the user releases it.
 func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
 	if p.seen.classErr != nil {
 		return false, p.seen.classErr
 	}
-	if _, _, err := c.engine.Account(ctx, c.owner(p)); err != nil {
-		return c.deleteWithoutAccount(ctx, p, err)
-	}
-	d, err := c.engine.Remove(ctx, c.owner(p))
-	return c.vmRemoved(p, d, err)
-}
-
-// vmRemoved reports whether the VM is gone, or is to stay, and else what it waits for.
-func (c *Controller) vmRemoved(p *pass, d cloud.Deletion, err error) (bool, error) {
-	if cloud.CodeOf(err) == cloud.Denied && releaseWithoutVM(p) {
-		return true, nil
-	}
-	if outcome.Reason(err) == machinev1.ReasonVMOfAnotherOwner {
-		waitForRelease(p, err)
-		return false, nil
-	}
-	if err != nil {
-		p.did.deletionWaitsFor = &waiting{machinev1.ReasonDeletingVM, "The VM could not be deleted"}
-		return false, err
-	}
-	if d.Done {
-		return true, nil
-	}
-	p.did.deletionWaitsFor = &waiting{machinev1.ReasonDeletingVM, vm.DeletionMessage(d)}
-	requeueAfter(p, d.RetryAfter)
-	return false, nil
-}
-
-// deleteWithoutAccount decides about a Machine whose class cannot be used because it or its
-// credentials are missing. The Machine goes if it cannot have a VM: none is made from
-// a class without finalizer, so a class that does not exist never made one for a
-// Machine without providerID. Else its VM is deleted with another class that provably reaches
-// it. Without one it waits, or the user releases it.
-func (c *Controller) deleteWithoutAccount(ctx context.Context, p *pass, cause error) (bool, error) {
-	if !outcome.IsCloud(cause) {
-		return false, cause
-	}
-	if releaseWithoutVM(p) {
-		return true, nil
-	}
-	if p.machine.Spec.ProviderID == "" && p.seen.class.Object == nil {
-		never, err := c.classNeverExisted(ctx, p.machine)
-		if err != nil || never {
+	if p.machine.Spec.ProviderID == "" && p.seen.class.Object == nil && !mayReleaseWithoutVM(p.machine) {
+		if never, err := c.classNeverExisted(ctx, p.machine); err != nil || never {
 			return never, err
 		}
 	}
-	if invalid, ok := errors.AsType[*cloud.Error](cause); ok && invalid.Code == cloud.Invalid {
-		d, err := c.engine.RemoveAbandoned(ctx, c.owner(p), invalid)
-		if cloud.CodeOf(err) != cloud.Invalid {
-			return c.vmRemoved(p, d, err)
-		}
-		cause = err
+	left, err := c.engine.Delete(ctx, c.vm(p))
+	code := cloud.CodeOf(err)
+	switch {
+	case err == nil && left.Done:
+		return true, nil
+	case err == nil:
+		p.did.deletionWaitsFor = &waiting{left.Reason, left.Message}
+		requeueAfter(p, left.RetryAfter)
+		return false, nil
+	case (code == cloud.Invalid || code == cloud.Denied) && releaseWithoutVM(p):
+		return true, nil
+	case code == cloud.Invalid, outcome.Reason(err) == machinev1.ReasonVMOfAnotherOwner:
+		waitForRelease(p, err)
+		return false, nil
 	}
-	waitForRelease(p, cause)
-	return false, nil
+	p.did.deletionWaitsFor = &waiting{machinev1.ReasonDeletingVM, "The VM could not be deleted"}
+	return false, err
 }
 
 // waitForRelease notes what a deletion waits for until a person resolves it, or releases the Machine.
@@ -118,14 +84,4 @@ func (c *Controller) classNeverExisted(ctx context.Context, m *machinev1.Machine
 		return true, nil
 	}
 	return false, err
-}
-
-// Substitutes are the classes of the namespace that may reach the VM.
-func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
-	m := o.p.machine
-	recorded, _ := o.Substitute()
-	return class.Substitutes(ctx, o.Client, class.Search{
-		Resolve: o.classes.Resolve, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, First: recorded,
-		Own: m.Spec.Class.Name,
-	})
 }

@@ -29,7 +29,6 @@
 //	findNode         node.go       the node of a Machine that never recorded it
 //	drain            drain.go      the pods
 //	detachVolumes    drain.go      volumes whose node does not answer
-//	deregister       upkeep.go     the load balancers of the VM
 //	deleteVM         deletevm.go   the VM and everything created with it
 //	deleteNode       node.go       the Node
 //	deleteToken      node.go       the bootstrap token of a VM that never joined

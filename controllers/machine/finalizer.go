@@ -15,6 +15,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
@@ -30,7 +31,7 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 		return err
 	}
 	if mayHaveUnknownVM(p.machine) && id == "" {
-		if err := c.engine.Recall(ctx, c.owner(p)); err != nil {
+		if err := c.engine.Recall(ctx, c.vm(p)); err != nil {
 			p.did.waitsFor = &waiting{outcome.Reason(err), err.Error()}
 			return err
 		}
@@ -39,14 +40,14 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 	// that does not answer is asked again later.
 	keepsLooking := false
 	if stripped(p.machine) && p.machine.Spec.ProviderID != "" && id == "" {
-		if err := c.engine.Recall(ctx, c.owner(p)); err != nil {
+		if err := c.engine.Recall(ctx, c.vm(p)); err != nil {
 			keepsLooking = true
 			requeueAfter(p, cmp.Or(outcome.After(err, c.Options.ResourceExhaustedRetry), lostIDRetry))
 		}
 	}
 	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		if mayHaveUnknownVM(p.seen.before) {
-			defaultAnnotation(m, machinev1.CreateAttemptAnnotation, attemptUnknown)
+			defaultAnnotation(m, machinev1.CreateAttemptAnnotation, vm.AttemptUnknown)
 		}
 		controllerutil.AddFinalizer(m, machinev1.Finalizer)
 		if !keepsLooking {
@@ -67,10 +68,6 @@ func (c *Controller) nameOwnerID(ctx context.Context, p *pass) error {
 		machinev1.SetAnnotation(m, machinev1.OwnerIDAnnotation, id)
 	})
 }
-
-// attemptUnknown is the number of an attempt of MCM, which used no token of ours, and of one whose
-// number was lost: nothing is created before the VM has been looked up.
-const attemptUnknown = "0"
 
 // mayHaveUnknownVM reports whether a VM may have been created for m although m knows neither its providerID nor
 // its owner id: by MCM, which adds its finalizer first and knows no owner ids, or before somebody stripped m.

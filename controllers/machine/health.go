@@ -122,10 +122,10 @@ func (c *Controller) inspectSlowJoin(ctx context.Context, p *pass) error {
 		return nil
 	}
 	requeueAfter(p, slowJoinCheck)
-	if _, _, err := c.engine.Account(ctx, c.owner(p)); err != nil {
+	if _, _, err := c.engine.Account(ctx, c.vm(p)); err != nil {
 		return p.seen.classErr // what is wrong with the class is reported elsewhere
 	}
-	found, err := c.engine.Get(ctx, c.owner(p))
+	found, err := c.engine.Get(ctx, c.vm(p))
 	if err != nil {
 		p.did.waitsFor = &waiting{machinev1.ReasonWaitingForNode, "The VM cannot be seen: " + err.Error()}
 		return nil //nolint:nilerr // a failed lookup changes nothing

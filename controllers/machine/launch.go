@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +37,7 @@ const (
 
 // errNodeNameTaken is why a VM is not recorded but removed: an older node is still
 // registered under its node name, so it could never join.
-var errNodeNameTaken = errors.New("its node name belongs to an older node")
+var errNodeNameTaken = fmt.Errorf("%w: its node name belongs to an older node", vm.ErrNotAccepted)
 
 // launch gives a Machine its VM, unless it has one that is complete.
 func (c *Controller) launch(ctx context.Context, p *pass) error {
@@ -48,11 +47,7 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 	if switches(p.machine) {
 		return c.switchClass(ctx, p)
 	}
-	first := p.machine.Spec.ProviderID == ""
-	made, err := c.engine.Ensure(ctx, c.owner(p))
-	if err == nil && first && p.machine.Spec.ProviderID != "" {
-		c.Fallback.Made(p.offer())
-	}
+	made, err := c.engine.Ensure(ctx, c.vm(p))
 	if err == nil || made.ProviderID != "" {
 		p.did.vm = &made
 	}
@@ -90,10 +85,17 @@ func (c *Controller) endedEarly(p *pass, made cloud.VM) error {
 // refuses this one and it is not the first, and the pool has another. Else it notes why there
 // is no VM.
 func (c *Controller) createFailed(ctx context.Context, p *pass, failure error) error {
-	if goesOn, err := c.fallBack(ctx, p, failure); goesOn || err != nil {
+	message, goesOn, err := c.engine.FallBack(ctx, c.vm(p), failure)
+	switch {
+	case err != nil:
 		return err
+	case !goesOn:
+		p.did.otherClasses = message
+		return c.launchFailed(p, failure)
 	}
-	return c.launchFailed(p, failure)
+	p.did.waitsFor = &waiting{reasonClassFallback, message}
+	requeueAfter(p, time.Millisecond)
+	return nil
 }
 
 // launched records whether the VM is complete, or when to look again.
@@ -208,7 +210,7 @@ func mayRunOn(node *corev1.Node, m *machinev1.Machine, made cloud.VM) bool {
 // discardVM removes a VM whose node name is taken, and fails the Machine, so that
 // its set creates another.
 func (c *Controller) discardVM(ctx context.Context, p *pass, made cloud.VM) error {
-	d, err := c.engine.Discard(ctx, c.owner(p), made)
+	d, err := c.engine.Discard(ctx, c.vm(p), made)
 	if err != nil {
 		return err
 	}
@@ -229,119 +231,28 @@ const switchLate = "VM of Machine %s that was refused could not be removed in %s
 // reasonClassFallback is shown while a Machine changes from a class that the cloud refuses to another one.
 const reasonClassFallback = "ClassFallback"
 
-// offer is what the Machine asks the cloud for.
-func (p *pass) offer() fallback.Offer {
-	m := p.machine
-	return fallback.OfferOf(p.seen.class, m.Namespace, m.Spec.Class.Name, "")
-}
-
-// fallBack records with which class of its pool the Machine goes on, after the cloud has refused its
-// present one, and reports whether there is one. Nothing is asked for with it before switchClass
-// has found nothing of the present one.
-func (c *Controller) fallBack(ctx context.Context, p *pass, failure error) (bool, error) {
-	m := p.machine
-	if m.Spec.ProviderID != "" || !outcome.IsCloud(failure) {
-		return false, nil
-	}
-	names, err := fallback.ClassesOfMachine(ctx, c.Client, m)
-	was := m.Spec.Class.Name
-	refusal := fallback.Refusal(failure, names, was)
-	if err != nil || refusal == nil {
-		return false, err
-	}
-	var pool []fallback.Candidate
-	if len(names) > 1 { // else the one name may be that of a template that was edited since
-		pool, err = fallback.Candidates(ctx, c.Client, c.classes.Resolve,
-			fallback.Pool{Namespace: m.Namespace, Classes: names})
-	}
-	if err != nil {
-		return false, err
-	}
-	next, ok := c.Fallback.Leave(p.offer(), refusal, pool, machinev1.OwnerID(m), was)
-	if !ok {
-		p.did.otherClasses = c.Fallback.Describe(pool, was)
-		return false, nil
-	}
-	err = c.patchMachine(ctx, p, func(m *machinev1.Machine) {
-		machinev1.SetAnnotation(m, machinev1.NextClassAnnotation, next.Name)
-	})
-	if err != nil {
-		return false, fmt.Errorf("record next class %s: %w", next.Name, err)
-	}
-	p.did.events = append(p.did.events, kubeEvent{
-		corev1.EventTypeNormal, machinev1.EventClassFallback, fallback.LeaveMessage(was, next.Name, refusal),
-	})
-	p.did.waitsFor = switching(was, next.Name)
-	requeueAfter(p, time.Millisecond)
-	return true, nil
-}
-
-// switchClass gives the Machine the class that fallBack has recorded, once nothing is left of
-// the VM that was requested from the present one: believed as in a deletion. One write changes
-// class and attempt, so that spec.class is always the class of whatever was asked for.
+// switchClass gives the Machine the class that createFailed has recorded, once nothing is left of
+// the VM that was requested from the present one.
 func (c *Controller) switchClass(ctx context.Context, p *pass) error {
 	was, next := p.machine.Spec.Class.Name, p.machine.Annotations[machinev1.NextClassAnnotation]
-	if next != was {
-		p.did.waitsFor = switching(was, next)
-		if ends, err := c.adopt(ctx, p); ends {
-			return err
-		}
-		d, err := c.engine.Remove(ctx, c.owner(p))
-		if err != nil {
-			return c.switchFailed(p, err)
-		}
-		if !d.Done {
-			waitForCreation(p, d.RetryAfter, switchLate)
-			return nil
-		}
-		if err := c.owner(p).RecordState(ctx, ""); err != nil {
-			return err
-		}
-	}
-	c.owner(p).NoteScope("") // what follows is asked for in the place of the next class
-	requeueAfter(p, time.Millisecond)
-	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
-		m.Spec.Class.Name = next
-		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(m)+1))
-		delete(m.Annotations, machinev1.NextClassAnnotation)
-		delete(m.Annotations, machinev1.ZoneAnnotation)
-		delete(m.Annotations, machinev1.CloudScopeAnnotation)
-	})
-}
-
-// adopt keeps the present class if its VM runs after all, as after a restore of the control
-// cluster, and reports whether the change of class ends, or waits, with that.
-func (c *Controller) adopt(ctx context.Context, p *pass) (ends bool, err error) {
-	adopted, err := c.engine.Adopt(ctx, c.owner(p))
+	switched, err := c.engine.SwitchClass(ctx, c.vm(p), next, true)
 	switch {
-	case errors.Is(err, errNodeNameTaken):
-		return false, nil // such a VM never joins
-	case err != nil:
-		return true, c.switchFailed(p, err)
-	case !adopted:
-		return false, nil
-	}
-	requeueAfter(p, time.Millisecond)
-	return true, c.patchMachine(ctx, p, func(m *machinev1.Machine) {
-		delete(m.Annotations, machinev1.NextClassAnnotation)
-	})
-}
-
-// switchFailed notes why nothing could be found out about the VM of the present class.
-func (c *Controller) switchFailed(p *pass, err error) error {
-	if apierrors.IsConflict(err) || !outcome.IsCloud(err) {
+	case err == nil && switched.Done:
+		requeueAfter(p, switched.RetryAfter)
+		return nil
+	case apierrors.IsConflict(err) || err != nil && !outcome.IsCloud(err):
 		return err
 	}
-	p.did.waitsFor.message += ": " + err.Error()
-	waitForCreation(p, max(outcome.After(err, 0), shortRetry), switchLate)
+	p.did.waitsFor = &waiting{reasonClassFallback, fallback.SwitchMessage(was, next)}
+	if err != nil { // nothing could be found out about the VM of the present class
+		p.did.waitsFor.message += ": " + err.Error()
+		switched.RetryAfter = max(outcome.After(err, 0), shortRetry)
+	}
+	waitForCreation(p, switched.RetryAfter, switchLate)
 	return nil
 }
 
 // switches reports whether the Machine changes its class. A VM that is known ends that.
 func switches(m *machinev1.Machine) bool {
 	return m.Spec.ProviderID == "" && m.Annotations[machinev1.NextClassAnnotation] != ""
-}
-
-func switching(from, to string) *waiting {
-	return &waiting{reasonClassFallback, fallback.SwitchMessage(from, to)}
 }

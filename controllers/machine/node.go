@@ -30,7 +30,7 @@ func (c *Controller) findNode(ctx context.Context, p *pass) (bool, error) {
 	if !isLabelValue(found.NodeName) || found.NodeName == "" {
 		return true, nil // it has no node, or one whose name could never be recorded
 	}
-	if err := c.record(ctx, p, found); err != nil {
+	if err := c.engine.Record(ctx, c.vm(p), found); err != nil {
 		return false, fmt.Errorf("record Node %s: %w", found.NodeName, err)
 	}
 	return true, c.observeNode(ctx, p)
@@ -39,10 +39,10 @@ func (c *Controller) findNode(ctx context.Context, p *pass) (bool, error) {
 // lookUpVM is what the cloud knows of the Machine's VM; the zero VM if it
 // has none, or if the cloud cannot be asked.
 func (c *Controller) lookUpVM(ctx context.Context, p *pass) (cloud.VM, error) {
-	if _, _, err := c.engine.Account(ctx, c.owner(p)); err != nil {
+	if _, _, err := c.engine.Account(ctx, c.vm(p)); err != nil {
 		return cloud.VM{}, p.seen.classErr // deleteVM reports it; without the cloud there is no way to learn a node
 	}
-	found, err := c.engine.Get(ctx, c.owner(p))
+	found, err := c.engine.Get(ctx, c.vm(p))
 	code := cloud.CodeOf(err)
 	if err != nil && (code == cloud.NotFound || (code == cloud.Denied && mayReleaseWithoutVM(p.machine))) {
 		return cloud.VM{}, nil

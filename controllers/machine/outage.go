@@ -226,7 +226,7 @@ func (c *Controller) vmGone(ctx context.Context, p *pass) bool {
 	if c.outages.IsGone(p.machine.UID, p.seen.now.Add(-p.seen.settings.outageCheck())) {
 		return true
 	}
-	found, err := c.engine.Get(ctx, c.owner(p))
+	found, err := c.engine.Get(ctx, c.vm(p))
 	gone := cloud.CodeOf(err) == cloud.NotFound
 	if err != nil && !gone {
 		return false // a failed lookup changes nothing

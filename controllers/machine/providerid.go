@@ -46,7 +46,7 @@ func (c *Controller) useNodeForm(ctx context.Context, p *pass) error {
 func (c *Controller) useMCMForm(ctx context.Context, p *pass) error {
 	id := p.machine.Spec.ProviderID
 	if id != "" {
-		found, err := c.engine.Get(ctx, c.owner(p))
+		found, err := c.engine.Get(ctx, c.vm(p))
 		if cloud.CodeOf(err) == cloud.NotFound {
 			requeueAfter(p, slowJoinCheck)
 			return nil
@@ -69,7 +69,7 @@ func (c *Controller) recoverProviderID(ctx context.Context, p *pass) error {
 	if p.machine.Spec.ProviderID != "" || phaseOf(p) == machinev1.MachineFailed {
 		return nil
 	}
-	found, err := c.engine.Get(ctx, c.owner(p))
+	found, err := c.engine.Get(ctx, c.vm(p))
 	if err != nil && cloud.CodeOf(err) == cloud.NotFound {
 		p.did.waitsFor = &waiting{
 			machinev1.ReasonVMNotFound, "spec.providerID is empty, and the VM cannot be found by name: " + err.Error(),
@@ -80,7 +80,7 @@ func (c *Controller) recoverProviderID(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	if err := c.record(ctx, p, found); err != nil {
+	if err := c.engine.Record(ctx, c.vm(p), found); err != nil {
 		return fmt.Errorf("record VM %s: %w", found.ProviderID, err)
 	}
 	return c.observeNode(ctx, p)

@@ -12,6 +12,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // Options are the manager's flags as far as machines go. A timeout of 0 is over at once.
@@ -86,7 +87,7 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 				"a duration such as 20m"))
 		}
 	}
-	if v, ok := m.Annotations[machinev1.CreateAttemptAnnotation]; ok && attemptOf(m) < 2 && v != attemptUnknown {
+	if v, ok := m.Annotations[machinev1.CreateAttemptAnnotation]; ok && attemptOf(m) < 2 && v != vm.AttemptUnknown {
 		warnings = append(warnings, annotationWarning(machinev1.CreateAttemptAnnotation, v, "a number from 2"))
 	}
 	return s, append(warnings, forceWarnings(m)...)

@@ -42,7 +42,7 @@ func (c *Controller) updateTags(ctx context.Context, p *pass) (err error) {
 	if p.machine.Spec.ProviderID == "" || phase != machinev1.MachineRunning && phase != machinev1.MachineAvailable {
 		return nil
 	}
-	p.did.tags, err = c.engine.UpdateTags(ctx, c.owner(p), failingSince(p, machinev1.ConditionTagsUpdated))
+	p.did.tags, err = c.engine.UpdateTags(ctx, c.vm(p), failingSince(p, machinev1.ConditionTagsUpdated))
 	requeueAfter(p, p.did.tags.RetryAfter)
 	return err
 }
@@ -53,7 +53,7 @@ func (c *Controller) removeBootData(ctx context.Context, p *pass) (err error) {
 	if p.machine.Spec.ProviderID == "" || phaseOf(p) != machinev1.MachineRunning {
 		return nil
 	}
-	p.did.bootData, err = c.engine.RemoveBootData(ctx, c.owner(p), failingSince(p, machinev1.ConditionBootDataRemoved))
+	p.did.bootData, err = c.engine.RemoveBootData(ctx, c.vm(p), failingSince(p, machinev1.ConditionBootDataRemoved))
 	requeueAfter(p, p.did.bootData.RetryAfter)
 	return err
 }
@@ -63,29 +63,9 @@ func (c *Controller) register(ctx context.Context, p *pass) (err error) {
 	if p.machine.Spec.ProviderID == "" || wantsVM(p.machine) && !p.did.created || phaseOf(p) == machinev1.MachineFailed {
 		return nil
 	}
-	p.did.loadBalancers, err = c.engine.Join(ctx, c.owner(p), failingSince(p, machinev1.ConditionLoadBalancerRegistered))
+	p.did.loadBalancers, err = c.engine.Join(ctx, c.vm(p), failingSince(p, machinev1.ConditionLoadBalancerRegistered))
 	requeueAfter(p, p.did.loadBalancers.RetryAfter)
 	return err
-}
-
-// SkipsDeregistration reports whether the deletion waits for no load balancer.
-func (o vmOwner) SkipsDeregistration() bool {
-	return mayReleaseWithoutVM(o.p.machine) || forceDeletion(o.p.machine)
-}
-
-// Emit emits an Event about the Machine.
-func (o vmOwner) Emit(eventType, reason, message string) {
-	o.p.did.events = append(o.p.did.events, kubeEvent{eventType, reason, message})
-}
-
-// deregister takes the VM out of its load balancers before it is deleted.
-func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
-	left, err := c.engine.Deregister(ctx, c.owner(p))
-	if err == nil && !left.Done {
-		p.did.deletionWaitsFor = &waiting{left.Reason, left.Message}
-		requeueAfter(p, left.RetryAfter)
-	}
-	return left.Done, err
 }
 
 // keepConsole keeps what the console of a machine says that did not join in time, before its
@@ -100,7 +80,7 @@ func (c *Controller) keepConsole(ctx context.Context, p *pass) {
 			data, _ := p.seen.class.UserData() // without any there is nothing to redact
 			return [][]byte{data}
 		},
-		Console: func(ctx context.Context) (string, error) { return c.engine.Console(ctx, c.owner(p)) },
+		Console: func(ctx context.Context) (string, error) { return c.engine.Console(ctx, c.vm(p)) },
 	})
 	if ok {
 		p.did.console = &found

@@ -13,26 +13,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// BootDataOwner is an Owner that keeps a record of whether the cloud may keep boot data of
-// its VM.
-type BootDataOwner interface {
-	Owner
-	// KeepsBootData is the record.
-	KeepsBootData() bool
-	// ForgetBootData removes the record. It fails on a stale object.
-	ForgetBootData(ctx context.Context) error
-}
-
-// controlPlaneOwner is an Owner that knows of which VMs the boot data has the keys of a
-// cluster's certificate authorities.
-type controlPlaneOwner interface {
-	// ControlPlane reports whether the VM is one of a control plane.
-	ControlPlane() bool
-}
-
-// KeepsBootData reports whether the cloud keeps the boot data of VMs of a class outside of
+// keepsBootData reports whether the cloud keeps the boot data of VMs of a class outside of
 // them. That has to be recorded before such a VM is created.
-func KeepsBootData(r class.Resolved) bool {
+func keepsBootData(r class.Resolved) bool {
 	keeper, ok := r.Driver.(cloud.BootDataKeeper)
 	if !ok {
 		return false
@@ -44,12 +27,12 @@ func KeepsBootData(r class.Resolved) bool {
 // RemoveBootData removes the boot data that the cloud keeps of the owner's VM, whose node has
 // joined, and then the record, without which it does nothing. Removing the VM does the same.
 // since is when it was first found that it could not be removed; zero is now.
-func (e *Engine) RemoveBootData(ctx context.Context, o BootDataOwner, since time.Time) (Upkeep, error) {
-	if !o.KeepsBootData() {
+func (e *Engine) RemoveBootData(ctx context.Context, m *Machine, since time.Time) (Upkeep, error) {
+	if !m.State.BootData {
 		return Upkeep{None: true}, nil
 	}
-	err := e.removeBootData(ctx, o)
-	failures := e.countFailures(o.Ref().OwnerID, err, func(n *memory) *int { return &n.bootDataFailures })
+	err := e.removeBootData(ctx, m)
+	failures := e.countFailures(m.Ref().OwnerID, err, func(n *memory) *int { return &n.bootDataFailures })
 	if err == nil {
 		return Upkeep{None: true}, nil
 	}
@@ -59,16 +42,16 @@ func (e *Engine) RemoveBootData(ctx context.Context, o BootDataOwner, since time
 	})
 }
 
-func (e *Engine) removeBootData(ctx context.Context, o BootDataOwner) error {
-	account, resolved, err := e.Account(ctx, o)
+func (e *Engine) removeBootData(ctx context.Context, m *Machine) error {
+	account, resolved, err := e.Account(ctx, m)
 	if err != nil {
 		return err
 	}
-	ref := refOf(o, resolved)
+	ref := refOf(m, resolved)
 	if err := cloud.RemoveBootData(ctx, account, ref); err != nil {
 		return err
 	}
-	if err := o.ForgetBootData(ctx); err != nil {
+	if err := m.save(ctx, func(s *State) { s.BootData = false }); err != nil {
 		return fmt.Errorf("record that boot data was removed: %w", err)
 	}
 	loggerOf(ctx, ref).Info("Removed boot data of VM whose node has joined", "providerID", ref.ProviderID)
@@ -78,10 +61,9 @@ func (e *Engine) removeBootData(ctx context.Context, o BootDataOwner) error {
 // checkBootData refuses boot data with private keys for a VM of a control plane of Cluster
 // API, where the cloud could keep it private and the class does not ask for that: whoever
 // may describe VMs could sign certificates for the cluster.
-func checkBootData(o Owner, resolved class.Resolved, data []byte) error {
+func checkBootData(m *Machine, resolved class.Resolved, data []byte) error {
 	keeper, ok := resolved.Driver.(cloud.BootDataKeeper)
-	machine, knows := o.(controlPlaneOwner)
-	if !ok || !knows || !machine.ControlPlane() || resolved.Object == nil ||
+	if !ok || !m.ControlPlane || resolved.Object == nil ||
 		resolved.Object.Annotations[machinev1.AllowPlainBootDataAnnotation] == "true" {
 		return nil
 	}

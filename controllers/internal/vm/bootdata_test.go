@@ -11,24 +11,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// bootOwner is an object whose VM may have boot data in the cloud.
-type bootOwner struct {
-	*object
-	kept         bool
-	controlPlane bool
-	err          error // of the record
-}
-
-func (o *bootOwner) KeepsBootData() bool { return o.kept }
-func (o *bootOwner) ControlPlane() bool  { return o.controlPlane }
-
-func (o *bootOwner) ForgetBootData(context.Context) error {
-	if o.err == nil {
-		o.kept = false
-	}
-	return o.err
-}
-
 // booting is an account that keeps boot data.
 type booting struct {
 	cloud.Account
@@ -51,18 +33,18 @@ func TestRemoveBootData(t *testing.T) {
 	env := newLifeEnv(t)
 	account := &booting{}
 	env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
-	o := &bootOwner{object: env.object}
+	o := env.object
 	now := time.Time{}
-	if _, err := env.engine.RemoveBootData(t.Context(), o, now); err != nil || account.calls > 0 {
+	if _, err := env.engine.RemoveBootData(t.Context(), o.machine(), now); err != nil || account.calls > 0 {
 		t.Errorf("got %v after %d calls for a VM without boot data in the cloud, want none", err, account.calls)
 	}
-	o.kept, o.err = true, errRefused
-	if _, err := env.engine.RemoveBootData(t.Context(), o, now); !errors.Is(err, errRefused) || !o.kept {
-		t.Errorf("got %v, kept %v, want the error of the record", err, o.kept)
+	o.bootData, o.bootDataErr = true, errRefused
+	if _, err := env.engine.RemoveBootData(t.Context(), o.machine(), now); !errors.Is(err, errRefused) || !o.bootData {
+		t.Errorf("got %v, kept %v, want the error of the record", err, o.bootData)
 	}
-	o.err = nil
-	if _, err := env.engine.RemoveBootData(t.Context(), o, now); err != nil || o.kept || account.calls != 2 {
-		t.Errorf("got %v, kept %v after %d calls, want that it is removed again and recorded", err, o.kept, account.calls)
+	o.bootDataErr = nil
+	if _, err := env.engine.RemoveBootData(t.Context(), o.machine(), now); err != nil || o.bootData || account.calls != 2 {
+		t.Errorf("got %v, kept %v after %d calls, want that it is removed again and recorded", err, o.bootData, account.calls)
 	}
 }
 
@@ -72,7 +54,8 @@ func TestBootDataFailuresInARow(t *testing.T) {
 	env := newLifeEnv(t)
 	account := &booting{}
 	env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
-	o := &bootOwner{object: env.object, kept: true}
+	o := env.object
+	o.bootData = true
 	away := cloud.Errorf(cloud.Unavailable, "remove", "Away", "away")
 	budget := cloud.Errorf(cloud.Throttled, "remove", cloud.ReasonRateBudget, "wait")
 	for i, tc := range []struct {
@@ -80,11 +63,11 @@ func TestBootDataFailuresInARow(t *testing.T) {
 		shown bool
 	}{{away, false}, {budget, false}, {away, true}, {cloud.Errorf(cloud.Denied, "remove", "No", "no"), true}} {
 		account.err = tc.err
-		u, err := env.engine.RemoveBootData(t.Context(), o, time.Time{})
+		u, err := env.engine.RemoveBootData(t.Context(), o.machine(), time.Time{})
 		if shown := u.Reason != ""; err != nil || shown != tc.shown || u.RetryAfter <= 0 {
 			t.Errorf("failure %d: got %+v, %v, want shown %v, and another try", i, u, err, tc.shown)
 		}
-		if !o.kept {
+		if !o.bootData {
 			t.Errorf("failure %d: the record is gone", i)
 		}
 	}
@@ -111,13 +94,14 @@ func TestPlainBootDataWithKeys(t *testing.T) {
 			c.Annotations = map[string]string{machinev1.AllowPlainBootDataAnnotation: tc.allow}
 		})
 		env.object.class.Driver = keeper{env.object.class.Driver, tc.private}
-		o := &bootOwner{object: env.object, controlPlane: tc.controlPlane}
-		err := checkBootData(o, env.object.class, []byte(tc.data))
+		o := env.object
+		o.controlPlane = tc.controlPlane
+		err := checkBootData(o.machine(), env.object.class, []byte(tc.data))
 		if (err != nil) != tc.refused || err != nil && (cloud.CodeOf(err) != cloud.Invalid ||
 			!strings.Contains(err.Error(), "providerSpec.private") || strings.Contains(err.Error(), key)) {
 			t.Errorf("%s: got %v, want refused %v: %s", name, err, tc.refused, tc.reason)
 		}
-		if KeepsBootData(env.object.class) != tc.private {
+		if keepsBootData(env.object.class) != tc.private {
 			t.Errorf("%s: the cloud keeps boot data: %v, want %v", name, !tc.private, tc.private)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 
 // Console returns the end of the console of the owner's VM, without the account's secrets. It
 // changes nothing, and takes no longer than wrap.Timeout lets it.
-func (e *Engine) Console(ctx context.Context, o Owner) (string, error) {
-	account, resolved, err := e.Account(ctx, o)
+func (e *Engine) Console(ctx context.Context, m *Machine) (string, error) {
+	account, resolved, err := e.Account(ctx, m)
 	if err != nil {
 		return "", err
 	}
-	return cloud.Console(ctx, account, refOf(o, resolved))
+	return cloud.Console(ctx, account, refOf(m, resolved))
 }

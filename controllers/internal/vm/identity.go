@@ -10,40 +10,24 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// Identity is what an owner knows of the owner id that its VM is tagged with. A tool that strips
-// annotations takes it away, and the object's UID stands in for it, which is often another one.
-type Identity interface {
-	// HasOwnerID reports whether the object has an owner id on record.
-	HasOwnerID() bool
-	// MayHaveLostOwnerID reports whether it has none, or one that may stand in for one that was lost.
-	MayHaveLostOwnerID() bool
-	// ClusterID is what the VM is tagged with as its Cluster, if with any; empty accepts any.
-	ClusterID() string
-	// Claimant is another object of either API that has the owner id, or one of these providerIDs, on the
-	// API server; empty if there is none.
-	Claimant(ctx context.Context, ownerID string, providerIDs ...string) (string, error)
-	// RecordOwnerID persists the owner id, which Ref returns from then on. It fails on a stale object.
-	RecordOwnerID(ctx context.Context, ownerID string) error
-}
-
 // Recall gives an owner without owner id, which may have asked for a VM when it had one, the id of that
 // VM: the one that its providerID names, or else that the cloud shows by its name. It does nothing where
 // there is none, and of those that it finds by name, where it is another object's. An error is one of the
 // cloud's, or says why it is not known whose the VM is; nothing may be created, or believed to be gone,
 // before that is settled.
-func (e *Engine) Recall(ctx context.Context, o Owner) error {
-	if o.HasOwnerID() {
+func (e *Engine) Recall(ctx context.Context, m *Machine) error {
+	if m.State.OwnerID != "" {
 		return nil
 	}
-	if o.Ref().ProviderID != "" {
-		_, err := e.identify(ctx, o)
+	if m.Ref().ProviderID != "" {
+		_, err := e.identify(ctx, m)
 		return err
 	}
-	account, resolved, err := e.Account(ctx, o)
+	account, resolved, err := e.Account(ctx, m)
 	if err != nil || resolved.Driver.Traits().Legacy {
 		return err
 	}
-	ref, err := e.ref(ctx, account, o, resolved)
+	ref, err := e.ref(ctx, account, m, resolved)
 	if err != nil {
 		return err
 	}
@@ -53,27 +37,27 @@ func (e *Engine) Recall(ctx context.Context, o Owner) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("look for the VM whose owner id was lost: %w", err)
-	case found.OwnerID == "" || found.OwnerID == o.Ref().OwnerID:
+	case found.OwnerID == "" || found.OwnerID == m.Ref().OwnerID:
 		return nil
 	}
-	other, err := o.Claimant(ctx, found.OwnerID, found.ProviderID, found.NodeProviderID)
+	other, err := m.Claimant(ctx, found.OwnerID, found.ProviderID, found.NodeProviderID)
 	if err != nil || other != "" {
 		return err // a namesake's
 	}
-	return e.takeBack(ctx, account, resolved, o, found)
+	return e.takeBack(ctx, account, resolved, m, found)
 }
 
 // identify asks what is behind the providerID of an owner where the cloud shows no VM with its owner
 // id: that there is nothing is only believed when nothing is shown for any owner. A VM whose owner
 // id was lost gives it back; then known is true, and the call is worth repeating. The VM of
 // another owner is an error of code Denied.
-func (e *Engine) identify(ctx context.Context, o Owner) (known bool, err error) {
-	ref := o.Ref()
-	account, resolved, err := e.Account(ctx, o)
+func (e *Engine) identify(ctx context.Context, m *Machine) (known bool, err error) {
+	ref := m.Ref()
+	account, resolved, err := e.Account(ctx, m)
 	if err != nil || ref.ProviderID == "" || ref.OwnerID == "" || resolved.Driver.Traits().Legacy {
 		return false, err
 	}
-	if ref, err = e.ref(ctx, account, o, resolved); err != nil {
+	if ref, err = e.ref(ctx, account, m, resolved); err != nil {
 		return false, err
 	}
 	named, err := account.Get(ctx, cloud.Ref{ProviderID: ref.ProviderID, Class: ref.Class, Scope: ref.Scope})
@@ -85,16 +69,16 @@ func (e *Engine) identify(ctx context.Context, o Owner) (known bool, err error) 
 	case named.OwnerID == ref.OwnerID, named.OwnerID == "" && named.Name == ref.Name:
 		return true, nil // it is shown by now
 	}
-	return true, e.takeBack(ctx, account, resolved, o, named)
+	return true, e.takeBack(ctx, account, resolved, m, named)
 }
 
 // takeBack records the owner id of a VM as the owner's, if its tags prove that it is the owner's. Else
 // the error says what keeps it from that.
-func (e *Engine) takeBack(ctx context.Context, account cloud.Account, with class.Resolved, o Owner,
+func (e *Engine) takeBack(ctx context.Context, account cloud.Account, with class.Resolved, m *Machine,
 	found cloud.VM,
 ) error {
-	lost := o.Ref()
-	why, err := notProved(ctx, account, with, o, found)
+	lost := m.Ref()
+	why, err := notProved(ctx, account, with, m, found)
 	if err != nil {
 		return err
 	}
@@ -106,27 +90,27 @@ func (e *Engine) takeBack(ctx context.Context, account cloud.Account, with class
 				machinev1.OwnerIDAnnotation),
 		}
 	}
-	if err := o.RecordOwnerID(ctx, found.OwnerID); err != nil {
+	if err := m.save(ctx, func(s *State) { s.OwnerID = found.OwnerID }); err != nil {
 		return fmt.Errorf("record owner id %s: %w", found.OwnerID, err)
 	}
 	e.Forget(lost.OwnerID)
-	loggerOf(ctx, o.Ref()).Info("Owner id read back from the tags of the VM", "providerID", found.ProviderID,
+	loggerOf(ctx, m.Ref()).Info("Owner id read back from the tags of the VM", "providerID", found.ProviderID,
 		"insteadOf", lost.OwnerID)
 	return nil
 }
 
 // notProved returns why a VM is not proved to be the owner's; empty if it is: the tags name the owner's
 // machine and Cluster, and no other object has its id.
-func notProved(ctx context.Context, account cloud.Account, with class.Resolved, o Owner, found cloud.VM) (
+func notProved(ctx context.Context, account cloud.Account, with class.Resolved, m *Machine, found cloud.VM) (
 	why string, err error,
 ) {
 	switch {
-	case !o.MayHaveLostOwnerID():
+	case !m.mayHaveLostOwnerID():
 		return "the object has an owner id of its own", nil
-	case found.OwnerID == "" || found.Name != o.Ref().Name:
+	case found.OwnerID == "" || found.Name != m.Ref().Name:
 		return fmt.Sprintf("is tagged as the VM of machine %q", found.Name), nil
 	}
-	other, err := o.Claimant(ctx, found.OwnerID)
+	other, err := m.Claimant(ctx, found.OwnerID)
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +121,7 @@ func notProved(ctx context.Context, account cloud.Account, with class.Resolved, 
 	if err != nil {
 		return "", err
 	}
-	if want := o.ClusterID(); want != "" && cluster != "" && cluster != want {
+	if want := m.Cluster; want != "" && cluster != "" && cluster != want {
 		return fmt.Sprintf("belongs to a Cluster with id %q, not %q", cluster, want), nil
 	}
 	return "", nil

@@ -57,12 +57,12 @@ func TestAnOwnerIDThatDoesNotMatchIsAskedAbout(t *testing.T) {
 			env.object.tags = map[string]string{machinev1.ClusterIDTag: "cluster"}
 			env.create()
 			env.Advance(env.object.class.Driver.Traits().Settle)
-			env.engine = New(env.Clock, noFormerLeader)
+			env.engine = New(env.Clock, noFormerLeader, nil)
 			env.object.ref.OwnerID, env.object.lost = "stands in", true
 			tc.change(env.object)
 			d, err := cloud.Deletion{}, error(nil)
 			for range 20 {
-				if d, err = env.engine.Remove(env.Context(), env.object); d.Done || err != nil {
+				if d, err = env.engine.Remove(env.Context(), env.object.machine()); d.Done || err != nil {
 					break
 				}
 				env.Advance(d.RetryAfter)
@@ -90,7 +90,7 @@ func TestALostAttemptIsNotRepeated(t *testing.T) {
 	env.create()
 	env.object.attempt, env.object.ref.ProviderID = 1, ""
 	for range 20 {
-		if made, err := env.engine.Ensure(env.Context(), env.object); err == nil && made.ProviderID != "" {
+		if made, err := env.engine.Ensure(env.Context(), env.object.machine()); err == nil && made.ProviderID != "" {
 			break
 		}
 		env.Advance(env.object.class.Driver.Traits().Settle)

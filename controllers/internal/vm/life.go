@@ -2,10 +2,12 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
@@ -18,69 +20,9 @@ const ReasonUnprotected = "ClassUnprotected"
 // arrival wakes the machine sooner.
 const unprotectedRetry = 5 * time.Second
 
-// Owner is the object that has the VM, in one pass over it; each API implements
-// it once.
-type Owner interface {
-	Subject
-	Identity
-	Choice
-	Placement
-	Recorder
-	ScopeRecorder
-}
-
-// Subject is what an owner asks for, as the pass has read it and written it since.
-type Subject interface {
-	// Class is the class of the VM as this pass resolved it, or why it could not be read.
-	Class() (class.Resolved, error)
-	// Ref identifies the VM. Class is filled in by the engine.
-	Ref() cloud.Ref
-	// Attempt is the number of the current attempt at the VM, from 1. foreign is set
-	// when it was begun without a token of the engine: it is looked up, not repeated.
-	Attempt() (number int, foreign bool)
-	// Request is what the object asks for beside its class. Ref, Token, UserData and
-	// Checkpoint are filled in by the engine, and Zone if it is empty.
-	Request() cloud.CreateRequest
-	// UserData is the boot data of the attempt, the same bytes each time. spent means
-	// that the attempt can have none any more, e.g. because its token has expired.
-	UserData(ctx context.Context) (data []byte, spent bool, err error)
-}
-
-// Choice is the class of a VM whose owner may have one of several.
-type Choice interface {
-	// OtherClasses are the classes beside Class; none for most owners.
-	OtherClasses(ctx context.Context) ([]class.Resolved, error)
-	// RecordClass persists that the VM is of the class of that name. It fails on a stale object.
-	RecordClass(ctx context.Context, name string) error
-}
-
-// Placement is the zone of a VM whose class has several and whose owner names none.
-type Placement interface {
-	// Zone is what RecordZone has recorded; empty if nothing.
-	Zone() string
-	// ZonesInUse returns how many other machines of the class each zone has, as far as
-	// caches show it.
-	ZonesInUse(ctx context.Context) (map[string]int, error)
-	// RecordZone persists the zone that was chosen. It fails on a stale object.
-	RecordZone(ctx context.Context, zone string) error
-}
-
-// Recorder persists something before Ensure goes on. Its methods fail on a stale
-// object, and the Subject shows what they wrote.
-type Recorder interface {
-	// RecordIntent persists that a VM is about to be created, unless it is known already.
-	RecordIntent(ctx context.Context) error
-	// RecordAttempt persists the number of the next attempt.
-	RecordAttempt(ctx context.Context, number int) error
-	// RecordState persists the driver's checkpoint, which Ref returns from then on.
-	RecordState(ctx context.Context, state string) error
-	// RecordVM persists what identifies the VM. From then on no other is created.
-	RecordVM(ctx context.Context, made cloud.VM) error
-}
-
 // Account returns the account that the owner's class belongs to, or why there is none.
-func (e *Engine) Account(ctx context.Context, o Owner) (cloud.Account, class.Resolved, error) {
-	resolved, err := o.Class()
+func (e *Engine) Account(ctx context.Context, m *Machine) (cloud.Account, class.Resolved, error) {
+	resolved, err := m.Class, m.ClassErr
 	if err != nil {
 		return nil, resolved, err
 	}
@@ -89,28 +31,28 @@ func (e *Engine) Account(ctx context.Context, o Owner) (cloud.Account, class.Res
 }
 
 // Get returns the owner's VM as the cloud shows it.
-func (e *Engine) Get(ctx context.Context, o Owner) (cloud.VM, error) {
-	account, resolved, err := e.Account(ctx, o)
+func (e *Engine) Get(ctx context.Context, m *Machine) (cloud.VM, error) {
+	account, resolved, err := e.Account(ctx, m)
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	ref, err := e.ref(ctx, account, o, resolved)
+	ref, err := e.ref(ctx, account, m, resolved)
 	if err != nil {
 		return cloud.VM{}, err
 	}
 	found, err := account.Get(ctx, ref)
 	if cloud.CodeOf(err) == cloud.NotFound {
-		switch known, failed := e.identify(ctx, o); {
+		switch known, failed := e.identify(ctx, m); {
 		case failed != nil:
 			return cloud.VM{}, failed
 		case known:
-			if ref, err = e.ref(ctx, account, o, resolved); err == nil {
+			if ref, err = e.ref(ctx, account, m, resolved); err == nil {
 				found, err = account.Get(ctx, ref)
 			}
 		}
 	}
 	if err == nil {
-		e.Seen(ctx, o, found)
+		e.Seen(ctx, m, found)
 	}
 	return found, err
 }
@@ -119,32 +61,36 @@ func (e *Engine) Get(ctx context.Context, o Owner) (cloud.VM, error) {
 // finds whatever is wrong with class and boot data before it does anything. It
 // does not wait: while VM.RetryAfter is positive it wants to be called again. If
 // the VM could not be recorded, it is returned together with the error.
-func (e *Engine) Ensure(ctx context.Context, o Owner) (cloud.VM, error) {
-	account, resolved, err := e.usableClass(ctx, o)
+func (e *Engine) Ensure(ctx context.Context, m *Machine) (cloud.VM, error) {
+	account, resolved, err := e.usableClass(ctx, m)
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	request := o.Request()
-	if len(request.Network) > 0 && o.Ref().ProviderID == "" {
+	request := m.Request
+	if len(request.Network) > 0 && m.Ref().ProviderID == "" {
 		if err := CheckStaticAddresses(resolved); err != nil {
 			return cloud.VM{}, err
 		}
 	}
-	made, forgotten, err := e.findUnrecordedVM(ctx, o, resolved)
+	made, forgotten, err := e.findUnrecordedVM(ctx, m, resolved)
 	if err == nil && !forgotten {
-		made, err = e.inZone(ctx, o, resolved.Class, request.Zone, func(zone string) (cloud.VM, error) {
+		made, err = e.inZone(ctx, m, resolved.Class, request.Zone, func(zone string) (cloud.VM, error) {
 			request.Zone = zone
-			return e.create(ctx, account, resolved, o, request)
+			return e.create(ctx, account, resolved, m, request)
 		})
 	}
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	if err := o.RecordVM(ctx, made); err != nil {
-		return made, fmt.Errorf("record VM %s: %w", made.ProviderID, err)
+	first := m.State.ProviderID == ""
+	if err := e.record(ctx, m, made); err != nil {
+		return made, err
 	}
-	if o.Ref().ProviderID == "" && o.Ref().Scope == "" { // the record of the VM has not taken it along
-		if err := o.RecordScope(ctx, scopeOf(ctx, account, resolved)); err != nil {
+	if first && m.State.ProviderID != "" {
+		e.fallback.Made(m.offer())
+	}
+	if m.Ref().ProviderID == "" && m.Ref().Scope == "" { // the record of the VM has not taken it along
+		if err := m.saveAccount(ctx, scopeOf(ctx, account, resolved)); err != nil {
 			return made, fmt.Errorf("record account of VM: %w", err)
 		}
 	}
@@ -152,35 +98,40 @@ func (e *Engine) Ensure(ctx context.Context, o Owner) (cloud.VM, error) {
 }
 
 // create returns the owner's VM in one zone, and creates it if there is none.
-func (e *Engine) create(ctx context.Context, account cloud.Account, resolved class.Resolved, o Owner,
+func (e *Engine) create(ctx context.Context, account cloud.Account, resolved class.Resolved, m *Machine,
 	request cloud.CreateRequest,
 ) (cloud.VM, error) {
-	w := want{Request: request, Next: o.RecordAttempt}
+	w := want{Request: request, Attempt: m.State.Attempt, Spent: m.State.Foreign}
+	w.Next = func(ctx context.Context, attempt int) error {
+		return m.save(ctx, func(s *State) { s.Attempt, s.Foreign = attempt, false })
+	}
+	w.Request.Checkpoint = func(ctx context.Context, checkpoint string) error {
+		return m.save(ctx, func(s *State) { s.Checkpoint = checkpoint })
+	}
 	var err error
-	if w.Request.Ref, err = e.ref(ctx, account, o, resolved); err != nil {
+	if w.Request.Ref, err = e.ref(ctx, account, m, resolved); err != nil {
 		return cloud.VM{}, err
 	}
-	if others := w.Request.Scope; others != "" && o.Ref().Scope == "" && w.Request.ProviderID == "" {
+	if others := w.Request.Scope; others != "" && m.Ref().Scope == "" && w.Request.ProviderID == "" {
 		return cloud.VM{}, cloud.WrongScope("create VM", others, scopeOf(ctx, account, resolved))
 	}
-	w.Request.Checkpoint = o.RecordState
-	if w.Attempt, w.Spent = o.Attempt(); w.Request.ProviderID == "" {
-		if err := e.prepare(ctx, account, resolved, o, &w); err != nil {
+	if w.Request.ProviderID == "" {
+		if err := e.prepare(ctx, account, resolved, m, &w); err != nil {
 			return cloud.VM{}, err
 		}
 	}
 	made, err := e.ensure(ctx, account, resolved.Driver.Traits(), w)
 	if cloud.CodeOf(err) == cloud.NotFound {
-		switch known, failed := e.identify(ctx, o); {
+		switch known, failed := e.identify(ctx, m); {
 		case failed != nil:
 			return cloud.VM{}, failed
 		case known:
-			if w.Request.Ref, err = e.ref(ctx, account, o, resolved); err == nil {
+			if w.Request.Ref, err = e.ref(ctx, account, m, resolved); err == nil {
 				made, err = e.ensure(ctx, account, resolved.Driver.Traits(), w)
 			}
 		}
 	}
-	if failed := e.recordAsked(ctx, account, resolved, o, w.Request.Ref, err); failed != nil {
+	if failed := e.recordAsked(ctx, account, resolved, m, w.Request.Ref, err); failed != nil {
 		return cloud.VM{}, fmt.Errorf("record account of VM: %w", failed)
 	}
 	return made, err
@@ -190,12 +141,12 @@ func (e *Engine) create(ctx context.Context, account cloud.Account, resolved cla
 // needs less of its class. No VM is created from a class without finalizer, which
 // could vanish at any moment: so an owner whose class does not exist, and that has
 // no providerID, has no VM.
-func (e *Engine) usableClass(ctx context.Context, o Owner) (cloud.Account, class.Resolved, error) {
-	resolved, err := o.Class()
+func (e *Engine) usableClass(ctx context.Context, m *Machine) (cloud.Account, class.Resolved, error) {
+	resolved, err := m.Class, m.ClassErr
 	if err != nil {
 		return nil, resolved, err
 	}
-	exists, blocking := o.Ref().ProviderID != "", cloud.BlocksCreate
+	exists, blocking := m.Ref().ProviderID != "", cloud.BlocksCreate
 	if exists {
 		blocking = cloud.BlocksAll
 	}
@@ -215,25 +166,81 @@ func (e *Engine) usableClass(ctx context.Context, o Owner) (cloud.Account, class
 // prepare completes the request for a VM that is not known to exist, and persists
 // the intent. Boot data can cost requests, so the account is asked first whether
 // it would take the call.
-func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved class.Resolved, o Owner, w *want) error {
+func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved class.Resolved, m *Machine, w *want) error {
 	if !w.Spent {
 		w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
 		if err := cloud.Admit(ctx, account, w.Request); err != nil {
 			return err
 		}
 		var err error
-		if w.Request.UserData, w.Spent, err = o.UserData(ctx); err != nil {
+		if w.Request.UserData, w.Spent, err = m.UserData(ctx); err != nil {
 			return err
 		}
-		if err := checkBootData(o, resolved, w.Request.UserData); err != nil {
+		if err := checkBootData(m, resolved, w.Request.UserData); err != nil {
 			return err
 		}
 	}
-	e.noteScope(ctx, account, resolved, o)
-	if err := o.RecordIntent(ctx); err != nil {
+	e.noteScope(ctx, account, resolved, m)
+	return m.recordIntent(ctx)
+}
+
+// recordIntent persists that a VM is about to be asked for, from which class, which tags it may get, and whether the
+// cloud will keep its boot data.
+func (m *Machine) recordIntent(ctx context.Context) error {
+	err := m.save(ctx, func(s *State) {
+		s.Tags = recordForCreate(m.Class, s.Tags, !s.Requested)
+		s.BootData = s.BootData || keepsBootData(m.Class)
+		s.Requested, s.Class = true, m.ClassName
+	})
+	if err != nil {
 		return fmt.Errorf("record intent: %w", err)
 	}
 	return nil
+}
+
+// record is Record for a VM that was made or found for the machine, which it may not accept.
+func (e *Engine) record(ctx context.Context, m *Machine, made cloud.VM) error {
+	if m.Accepts != nil {
+		if err := m.Accepts(ctx, made); err != nil {
+			return fmt.Errorf("record VM %s: %w", made.ProviderID, err)
+		}
+	}
+	return e.Record(ctx, m, made)
+}
+
+// Record persists what identifies the machine's VM, once the cloud tells it. From then on no other is created.
+func (e *Engine) Record(ctx context.Context, m *Machine, made cloud.VM) error {
+	providerID := m.ProviderIDOf(made)
+	if providerID == "" {
+		return nil
+	}
+	if err := m.save(ctx, func(s *State) { *s = s.found(providerID, made) }); err != nil {
+		return fmt.Errorf("record VM %s: %w", made.ProviderID, err)
+	}
+	return nil
+}
+
+// Delete takes the machine's VM out of its load balancers, and then removes it and all that was created with it: with
+// the machine's class, or, where that is gone or cannot be used, with another one that provably reaches the VM, unless
+// the machine is released. It does not wait: until it is Done it wants to be called again after RetryAfter; Reason and
+// Message say what it waits for.
+func (e *Engine) Delete(ctx context.Context, m *Machine) (Upkeep, error) {
+	if left, err := e.deregister(ctx, m); err != nil || !left.Done {
+		return left, err
+	}
+	var d cloud.Deletion
+	_, _, err := e.Account(ctx, m)
+	if unusable, ok := errors.AsType[*cloud.Error](err); ok && unusable.Code == cloud.Invalid && !m.Released {
+		d, err = e.removeAbandoned(ctx, m, unusable)
+	} else {
+		d, err = e.Remove(ctx, m)
+	}
+	if err != nil {
+		return Upkeep{}, err
+	}
+	return Upkeep{
+		Done: d.Done, RetryAfter: d.RetryAfter, Reason: machinev1.ReasonDeletingVM, Message: deletionMessage(d),
+	}, nil
 }
 
 // Remove asks for the owner's VM, and all that was created with it, to go, and for a second VM
@@ -242,22 +249,22 @@ func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved cl
 // create it, it waits. An owner id that was lost is read back first; then the deletion begins again, so
 // that the VM leaves its load balancers, too. A VM of the owner's providerID that another owner has is
 // left, and an error says so.
-func (e *Engine) Remove(ctx context.Context, o Owner) (cloud.Deletion, error) {
-	if o.Ref().ProviderID == "" {
-		if err := e.Recall(ctx, o); err != nil {
+func (e *Engine) Remove(ctx context.Context, m *Machine) (cloud.Deletion, error) {
+	if m.Ref().ProviderID == "" {
+		if err := e.Recall(ctx, m); err != nil {
 			return cloud.Deletion{}, err
 		}
 	}
-	ref := o.Ref()
+	ref := m.Ref()
 	if !e.wasAbsent(ref) {
-		d, err := e.removeOne(ctx, o)
+		d, err := e.removeOne(ctx, m)
 		if err != nil || !d.Done || d.Found || ref.ProviderID == "" || e.Deleting(ref.OwnerID) {
 			return d, err
 		}
 		e.update(ref.OwnerID, func(n *memory) { n.absent, n.nobodys = ref.ProviderID, false })
 	}
 	if !e.isNobodys(ref) {
-		switch known, err := e.identify(ctx, o); {
+		switch known, err := e.identify(ctx, m); {
 		case err != nil:
 			return cloud.Deletion{}, err
 		case known:
@@ -266,7 +273,7 @@ func (e *Engine) Remove(ctx context.Context, o Owner) (cloud.Deletion, error) {
 		}
 		e.update(ref.OwnerID, func(n *memory) { n.nobodys = true })
 	}
-	return e.removeSecond(ctx, o)
+	return e.removeSecond(ctx, m)
 }
 
 // wasAbsent reports whether a deletion has found nothing of a providerID from the start. That VM
@@ -287,12 +294,12 @@ func (e *Engine) isNobodys(r cloud.Ref) bool {
 }
 
 // removeOne is Remove without the look for a second VM.
-func (e *Engine) removeOne(ctx context.Context, o Owner) (cloud.Deletion, error) {
-	account, resolved, err := e.Account(ctx, o)
+func (e *Engine) removeOne(ctx context.Context, m *Machine) (cloud.Deletion, error) {
+	account, resolved, err := e.Account(ctx, m)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
-	ref, err := e.ref(ctx, account, o, resolved)
+	ref, err := e.ref(ctx, account, m, resolved)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
@@ -300,24 +307,24 @@ func (e *Engine) removeOne(ctx context.Context, o Owner) (cloud.Deletion, error)
 }
 
 // Discard removes a VM that Ensure returned and that was not recorded.
-func (e *Engine) Discard(ctx context.Context, o Owner, made cloud.VM) (cloud.Deletion, error) {
-	account, resolved, err := e.Account(ctx, o)
+func (e *Engine) Discard(ctx context.Context, m *Machine, made cloud.VM) (cloud.Deletion, error) {
+	account, resolved, err := e.Account(ctx, m)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
-	ref := refOf(o, resolved)
+	ref := refOf(m, resolved)
 	ref.ProviderID = made.ProviderID
 	return e.remove(ctx, account, resolved.Driver.Traits(), ref)
 }
 
-func refOf(o Owner, r class.Resolved) cloud.Ref {
-	ref := o.Ref()
+func refOf(m *Machine, r class.Resolved) cloud.Ref {
+	ref := m.Ref()
 	ref.Class = r.Class
 	return ref
 }
 
-// DeletionMessage says how far a deletion is.
-func DeletionMessage(d cloud.Deletion) string {
+// deletionMessage says how far a deletion is.
+func deletionMessage(d cloud.Deletion) string {
 	if len(d.Remaining) == 0 {
 		return "VM is being deleted"
 	}

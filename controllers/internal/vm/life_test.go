@@ -1,29 +1,33 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 var errRefused = errors.New("refused")
 
-// object is an Owner in memory; what it is asked for, and what it records, is in steps.
+// object is the object of a Machine in memory; what it is asked for, and what is recorded of it, is in steps.
 type object struct {
 	class    class.Resolved
 	others   []class.Resolved
@@ -32,11 +36,12 @@ type object struct {
 	attempt  int
 	foreign  bool  // the attempt is not one of the engine
 	spent    bool  // there is no boot data any more
-	dataErr  error // of UserData
+	dataErr  error // of the boot data
 	refuses  string
 	steps    []string
 
 	tags     map[string]string
+	network  []cloud.Interface
 	lost     bool   // the owner id may stand in for one that was lost
 	claimant string // of any other owner id
 	cluster  string // that the VM has to be of
@@ -46,64 +51,153 @@ type object struct {
 	useErr     error
 	counted    int // how often use was asked for
 
-	noted  string   // scope that the next write takes along
+	noted  string   // account that the next write takes along
 	scopes []string // of other machines
+
+	applied      string   // record of tags
+	records      []string // each that was written
+	fails        int      // the one of these that cannot be written, from 1
+	bootData     bool
+	bootDataErr  error // of its record
+	controlPlane bool
+	members      string // record of load balancers
+	life         *life  // nil: it does not end
+	hurried      bool
+	told         string // the last Event
+	candidates   []class.Resolved
+	substitute   string
 }
 
-func (o *object) HasOwnerID() bool         { return !o.lost || o.ref.ProviderID != "" }
-func (o *object) MayHaveLostOwnerID() bool { return o.lost }
-func (o *object) ClusterID() string        { return o.cluster }
-
-func (o *object) Claimant(context.Context, string, ...string) (string, error) { return o.claimant, nil }
-
-func (o *object) RecordOwnerID(_ context.Context, id string) error {
-	o.ref.OwnerID, o.lost = id, false
-	return o.record("owner id " + id)
-}
-
-func (o *object) Class() (class.Resolved, error) { return o.class, o.classErr }
-func (o *object) Ref() cloud.Ref                 { return o.ref }
-func (o *object) Attempt() (int, bool)           { return o.attempt, o.foreign }
-func (o *object) Request() cloud.CreateRequest {
-	return cloud.CreateRequest{Zone: o.wish, Tags: o.tags}
-}
-
-func (o *object) UserData(context.Context) (data []byte, spent bool, err error) {
-	o.steps = append(o.steps, "data")
-	return []byte("boot"), o.spent, o.dataErr
-}
-
-func (o *object) OtherClasses(context.Context) ([]class.Resolved, error) { return o.others, nil }
-
-func (o *object) RecordClass(_ context.Context, name string) error { return o.record("class " + name) }
-
-func (o *object) RecordIntent(context.Context) error { return o.record("intent") }
-
-func (o *object) RecordAttempt(_ context.Context, number int) error {
-	o.attempt, o.foreign, o.spent = number, false, false
-	return o.record(fmt.Sprintf("attempt %d", number))
-}
-
-func (o *object) RecordState(_ context.Context, state string) error {
-	return o.record("state " + state)
-}
-
-func (o *object) RecordVM(_ context.Context, made cloud.VM) error {
-	if o.refuses != "vm" {
-		o.ref.ProviderID = made.ProviderID
+// machine is the object as it is now. Each request is recorded as if it were the first one.
+func (o *object) machine() *Machine {
+	id := o.ref.OwnerID
+	self := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: o.ref.Name, UID: types.UID(id), CreationTimestamp: metav1.NewTime(o.ref.Created),
+	}}
+	if !o.lost {
+		self.UID = "uid"
 	}
-	return o.record("vm")
+	if id == "" {
+		self.UID = ""
+	}
+	m := &Machine{
+		Object: self, State: o.state(), Save: o.save, Noted: &o.noted,
+		ClassName: "c", Class: o.class, ClassErr: o.classErr,
+		Pool: func(context.Context) ([]fallback.Candidate, error) {
+			pool := []fallback.Candidate{{Name: "c", Resolved: o.class}}
+			for i := range o.others {
+				pool = append(pool, fallback.Candidate{Name: fmt.Sprint("other", i), Resolved: o.others[i]})
+			}
+			return pool, nil
+		},
+		Substitutes: func(context.Context) ([]class.Resolved, error) { return o.candidates, nil },
+		Peers:       o.peers,
+		Request:     cloud.CreateRequest{Zone: o.wish, Tags: o.tags, Network: o.network},
+		UserData: func(context.Context) ([]byte, bool, error) {
+			o.steps = append(o.steps, "data")
+			return []byte("boot"), o.spent, o.dataErr
+		},
+		ProviderIDOf: func(made cloud.VM) string { return made.ProviderID },
+		Claimant:     func(context.Context, string, ...string) (string, error) { return o.claimant, nil },
+		Cluster:      o.cluster, ControlPlane: o.controlPlane, Hurried: o.hurried,
+		Emit: func(_, _, message string) { o.told = message },
+	}
+	return m
 }
 
-func (o *object) record(step string) error {
+func (o *object) state() State {
+	s := State{
+		OwnerID: o.ref.OwnerID, Attempt: o.attempt, Foreign: o.foreign, Zone: o.zone, Account: o.ref.Scope,
+		Checkpoint: o.ref.State, ProviderID: o.ref.ProviderID, Tags: o.applied, BootData: o.bootData,
+		LoadBalancers: o.members, Substitute: o.substitute,
+	}
+	if o.lost {
+		s.OwnerID = ""
+	}
+	return s
+}
+
+// peers are machines in the zones and accounts that are in use.
+func (o *object) peers(context.Context) ([]Peer, error) {
+	o.counted++
+	var peers []Peer
+	for zone, n := range o.use {
+		peers = append(peers, slices.Repeat([]Peer{{State: State{Zone: zone}}}, n)...)
+	}
+	for _, scope := range o.scopes {
+		peers = append(peers, Peer{State: State{Account: scope, ProviderID: "some"}, Deleting: true})
+	}
+	return peers, o.useErr
+}
+
+// save writes down what changes, and records it, unless that is refused.
+func (o *object) save(_ context.Context, change func(*State)) (State, error) {
+	was, is := o.state(), o.state()
+	change(&is)
+	step := o.stepOf(was, is)
 	o.steps = append(o.steps, step)
-	if step == o.refuses {
-		return errRefused
+	if err := o.failure(was, is, step); err != nil {
+		return was, err
 	}
-	if o.noted != "" {
-		o.ref.Scope = o.noted
+	if is.OwnerID != was.OwnerID {
+		o.ref.OwnerID, o.lost = is.OwnerID, false
+	}
+	if is.Attempt != was.Attempt {
+		o.spent = false
+	}
+	if is.Tags != was.Tags {
+		o.records = append(o.records, is.Tags)
+	}
+	o.attempt, o.foreign, o.zone, o.applied = is.Attempt, is.Foreign, is.Zone, is.Tags
+	o.ref.ProviderID, o.ref.State, o.ref.Scope = is.ProviderID, is.Checkpoint, cmp.Or(o.noted, is.Account)
+	o.bootData, o.members, o.substitute = is.BootData, is.LoadBalancers, is.Substitute
+	return o.state(), nil
+}
+
+// failure is why that change cannot be recorded; nil if it can.
+func (o *object) failure(was, is State, step string) error {
+	switch {
+	case step == o.refuses:
+		return errRefused
+	case is.LoadBalancers != was.LoadBalancers && o.life != nil:
+		return o.life.effect()
+	case is.Tags != was.Tags && len(o.records)+1 == o.fails:
+		o.records = append(o.records, is.Tags)
+		return errRefused
+	case is.BootData != was.BootData:
+		return o.bootDataErr
 	}
 	return nil
+}
+
+// stepOf names a change.
+func (o *object) stepOf(was, is State) string {
+	switch {
+	case is.Requested:
+		return "intent"
+	case is.OwnerID != was.OwnerID:
+		return "owner id " + is.OwnerID
+	case is.Class != was.Class:
+		return "class " + is.Class
+	case is.Attempt != was.Attempt:
+		return fmt.Sprintf("attempt %d", is.Attempt)
+	case is.Checkpoint != was.Checkpoint:
+		return "state " + is.Checkpoint
+	case is.Zone != was.Zone:
+		return "zone " + is.Zone
+	case is.Substitute != was.Substitute:
+		name, _, _ := strings.Cut(is.Substitute, "/")
+		return "substitute " + name
+	case is.Account != was.Account:
+		return "scope " + is.Account
+	case is.Tags != was.Tags:
+		return "tags"
+	case is.LoadBalancers != was.LoadBalancers:
+		return "load balancers"
+	case is.BootData != was.BootData:
+		return "boot data"
+	}
+	return "vm"
 }
 
 // lifeEnv has one object, without a VM yet, in a simulated cloud.
@@ -121,7 +215,7 @@ func newLifeEnv(t *testing.T) *lifeEnv {
 		harness.With(fixture.Credentials("s", fixture.In[*corev1.Secret]("n"))))}
 	env.cloud = env.NewCloud()
 	env.registry = env.Registry(env.cloud, wrap.Scopes())
-	env.engine = New(env.Clock, noFormerLeader)
+	env.engine = New(env.Clock, noFormerLeader, nil)
 	env.object = &object{ref: cloud.Ref{Name: "m", OwnerID: "owner", Created: start}, attempt: 1, wish: "sim-1b"}
 	env.useClass(func(*machinev1.MachineClass) {})
 	return env
@@ -145,7 +239,7 @@ func deleted(c *machinev1.MachineClass) { c.DeletionTimestamp = &metav1.Time{Tim
 // create creates the object's VM, and forgets the steps.
 func (env *lifeEnv) create() cloud.VM {
 	env.Helper()
-	made, err := env.engine.Ensure(env.Context(), env.object)
+	made, err := env.engine.Ensure(env.Context(), env.object.machine())
 	if err != nil {
 		env.Fatal(err)
 	}
@@ -253,7 +347,7 @@ func TestEnsure(t *testing.T) {
 			"Then the next attempt is recorded, and nothing created under the old one.",
 			func(env *lifeEnv) {
 				env.object.spent = true
-				_, _ = env.engine.Ensure(env.Context(), env.object)
+				_, _ = env.engine.Ensure(env.Context(), env.object.machine())
 				env.object.steps = nil
 				env.Advance(time.Minute)
 			},
@@ -292,11 +386,11 @@ func TestEnsure(t *testing.T) {
 			t.Parallel()
 			env := newLifeEnv(t)
 			tc.given(env)
-			made, err := env.engine.Ensure(t.Context(), env.object)
+			made, err := env.engine.Ensure(t.Context(), env.object.machine())
 			if !failsWith(err, tc.fails) {
 				t.Errorf("error %v, want one of %q: %s", err, tc.fails, tc.reason)
 			}
-			if diff := cmp.Diff(tc.steps, env.object.steps); diff != "" {
+			if diff := gocmp.Diff(tc.steps, env.object.steps); diff != "" {
 				t.Errorf("%s Steps (-want +got):\n%s", tc.reason, diff)
 			}
 			vms := env.cloud.VMs()
@@ -321,11 +415,11 @@ func failsWith(err error, text string) bool {
 func TestGet(t *testing.T) {
 	t.Parallel()
 	env := newLifeEnv(t)
-	if _, err := env.engine.Get(t.Context(), env.object); cloud.CodeOf(err) != cloud.NotFound {
+	if _, err := env.engine.Get(t.Context(), env.object.machine()); cloud.CodeOf(err) != cloud.NotFound {
 		t.Errorf("error %v before there is a VM, want NotFound", err)
 	}
 	made := env.create()
-	if got, err := env.engine.Get(t.Context(), env.object); err != nil || got.ID != made.ID {
+	if got, err := env.engine.Get(t.Context(), env.object.machine()); err != nil || got.ID != made.ID {
 		t.Errorf("VM %q, %v, want the one that was created, %q", got.ID, err, made.ID)
 	}
 	if len(env.object.steps) != 0 {
@@ -350,12 +444,12 @@ func TestRemove(t *testing.T) {
 			if !tc.recorded {
 				env.object.ref.ProviderID = ""
 			}
-			if d, err := env.engine.Remove(t.Context(), env.object); err != nil || d.Done || len(env.cloud.VMs()) != 0 {
+			if d, err := env.engine.Remove(t.Context(), env.object.machine()); err != nil || d.Done || len(env.cloud.VMs()) != 0 {
 				t.Errorf("%+v, %v, %d VMs: want it deleted, and that not believed yet. %s", d, err, len(env.cloud.VMs()),
 					tc.reason)
 			}
 			env.Advance(time.Minute)
-			if d, err := env.engine.Remove(t.Context(), env.object); err != nil || !d.Done {
+			if d, err := env.engine.Remove(t.Context(), env.object.machine()); err != nil || !d.Done {
 				t.Errorf("%+v, %v after the settle time, want done. %s", d, err, tc.reason)
 			}
 		})
@@ -369,11 +463,11 @@ func TestDiscardRemovesTheVMThatWasNotRecorded(t *testing.T) {
 	extra := env.object.ref
 	extra.ProviderID = ""
 	other := &object{class: env.object.class, ref: extra, attempt: 2, refuses: "vm"}
-	made, err := env.engine.Ensure(t.Context(), other)
+	made, err := env.engine.Ensure(t.Context(), other.machine())
 	if !errors.Is(err, errRefused) || made.ID == recorded.ID {
 		t.Fatalf("VM %q, %v: want another VM that could not be recorded", made.ID, err)
 	}
-	if _, err := env.engine.Discard(t.Context(), env.object, made); err != nil {
+	if _, err := env.engine.Discard(t.Context(), env.object.machine(), made); err != nil {
 		t.Fatal(err)
 	}
 	if vms := env.cloud.VMs(); len(vms) != 1 || vms[0].ID != recorded.ID {
@@ -388,11 +482,11 @@ func TestNothingIsAskedWithoutAClass(t *testing.T) {
 	env.object.classErr = errRefused
 	before := env.cloud.Calls("*")
 	for name, call := range map[string]func() error{
-		"Account": func() error { _, _, err := env.engine.Account(t.Context(), env.object); return err },
-		"Get":     func() error { _, err := env.engine.Get(t.Context(), env.object); return err },
-		"Ensure":  func() error { _, err := env.engine.Ensure(t.Context(), env.object); return err },
-		"Remove":  func() error { _, err := env.engine.Remove(t.Context(), env.object); return err },
-		"Discard": func() error { _, err := env.engine.Discard(t.Context(), env.object, made); return err },
+		"Account": func() error { _, _, err := env.engine.Account(t.Context(), env.object.machine()); return err },
+		"Get":     func() error { _, err := env.engine.Get(t.Context(), env.object.machine()); return err },
+		"Ensure":  func() error { _, err := env.engine.Ensure(t.Context(), env.object.machine()); return err },
+		"Remove":  func() error { _, err := env.engine.Remove(t.Context(), env.object.machine()); return err },
+		"Discard": func() error { _, err := env.engine.Discard(t.Context(), env.object.machine(), made); return err },
 	} {
 		if err := call(); !errors.Is(err, errRefused) {
 			t.Errorf("%s: %v, want why the class could not be read", name, err)

@@ -20,7 +20,7 @@ func TestEachLineOnce(t *testing.T) {
 	var lines []string
 	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, noFormerLeader)
+	e := New(clock, noFormerLeader, nil)
 	pending := cloud.VM{RetryAfter: time.Second}
 	made := cloud.VM{ProviderID: "sim:///1", State: cloud.StateRunning, RetryAfter: time.Second}
 	var deletion cloud.Deletion

@@ -21,19 +21,6 @@ import (
 // their open connections are closed, or until they can be reached.
 const DeregistrationTimeout = 10 * time.Minute
 
-// MemberOwner is an Owner that keeps a record of the load balancers of its VM.
-type MemberOwner interface {
-	Owner
-	// Members is the last record; empty if there is none.
-	Members() string
-	// RecordMembers persists a record; an empty one removes it. It fails on a stale object.
-	RecordMembers(ctx context.Context, record string) error
-	// SkipsDeregistration reports whether the deletion of the VM waits for no load balancer.
-	SkipsDeregistration() bool
-	// Emit emits an Event about the object.
-	Emit(eventType, reason, message string)
-}
-
 // EventStillRegistered is the reason of the Event that a VM is deleted and may still be registered with
 // a load balancer, which could not be reached while the deletion waited for it.
 const EventStillRegistered = "StillRegistered"
@@ -43,14 +30,14 @@ const EventStillRegistered = "StillRegistered"
 // first with which ones the VM may be registered, so that all of them are left before the VM
 // goes. It does not wait for the VM or a load balancer. since is when it was first found that the
 // VM is not registered; zero is now. Where the class cannot be read there is nothing to show.
-func (e *Engine) Join(ctx context.Context, o MemberOwner, since time.Time) (Upkeep, error) {
-	resolved, err := o.Class()
+func (e *Engine) Join(ctx context.Context, m *Machine, since time.Time) (Upkeep, error) {
+	resolved, err := m.Class, m.ClassErr
 	if err != nil || resolved.Object == nil {
 		return Upkeep{}, nil //nolint:nilerr // reported elsewhere; whatever else the machine needs goes on
 	}
-	r, err := e.register(ctx, o, resolved)
+	r, err := e.register(ctx, m, resolved)
 	switch {
-	case err == nil && r.Done && o.Members() == "":
+	case err == nil && r.Done && m.State.LoadBalancers == "":
 		return Upkeep{None: true}, nil
 	case err == nil && r.Done:
 		return Upkeep{
@@ -70,33 +57,33 @@ func (e *Engine) Join(ctx context.Context, o MemberOwner, since time.Time) (Upke
 }
 
 // register is Join without its report.
-func (e *Engine) register(ctx context.Context, o MemberOwner, resolved class.Resolved) (cloud.Registration, error) {
+func (e *Engine) register(ctx context.Context, m *Machine, resolved class.Resolved) (cloud.Registration, error) {
 	done := cloud.Registration{Done: true}
-	was, want := readMembers(o.Members()), placesOf(resolved)
+	was, want := readMembers(m.State.LoadBalancers), placesOf(resolved)
 	if slices.Equal(was.Places, want) && (was.Registered || len(want) == 0) {
 		return done, nil
 	}
 	if err := resolved.Err(cloud.BlocksCreate); err != nil {
 		return cloud.Registration{}, err // what is not understood of the class may be its load balancers
 	}
-	return e.follow(ctx, o, resolved, was.Places, want)
+	return e.follow(ctx, m, resolved, was.Places, want)
 }
 
 // follow takes the VM from the places where it was to those where it is wanted.
-func (e *Engine) follow(ctx context.Context, o MemberOwner, resolved class.Resolved, was, want []string) (
+func (e *Engine) follow(ctx context.Context, m *Machine, resolved class.Resolved, was, want []string) (
 	cloud.Registration, error,
 ) {
 	account, err := resolved.Account(ctx)
 	if err != nil {
 		return cloud.Registration{}, err
 	}
-	if err := recordMembers(ctx, o, memberRecord{Places: union(was, want)}); err != nil {
+	if err := recordMembers(ctx, m, memberRecord{Places: union(was, want)}); err != nil {
 		return cloud.Registration{}, err
 	}
-	ref := refOf(o, resolved)
+	ref := refOf(m, resolved)
 	r, err := changeMembers(ctx, account, ref, was, want)
 	if cloud.CodeOf(err) == cloud.NotFound {
-		if _, err := e.identify(ctx, o); err != nil {
+		if _, err := e.identify(ctx, m); err != nil {
 			return cloud.Registration{}, err
 		}
 		return cloud.Registration{RetryAfter: time.Second, Waiting: []string{"the cloud does not show the VM"}}, nil
@@ -105,15 +92,15 @@ func (e *Engine) follow(ctx context.Context, o MemberOwner, resolved class.Resol
 		return r, err
 	}
 	loggerOf(ctx, ref).Info("Registered VM with load balancers", "providerID", ref.ProviderID, "places", want)
-	return r, recordMembers(ctx, o, memberRecord{Places: want, Registered: true})
+	return r, recordMembers(ctx, m, memberRecord{Places: want, Registered: true})
 }
 
 // recordMembers persists a record, unless it is the last one.
-func recordMembers(ctx context.Context, o MemberOwner, r memberRecord) error {
-	if r.String() == o.Members() {
+func recordMembers(ctx context.Context, m *Machine, r memberRecord) error {
+	if r.String() == m.State.LoadBalancers {
 		return nil
 	}
-	if err := o.RecordMembers(ctx, r.String()); err != nil {
+	if err := m.save(ctx, func(s *State) { s.LoadBalancers = r.String() }); err != nil {
 		return fmt.Errorf("record load balancers: %w", err)
 	}
 	return nil
@@ -143,25 +130,25 @@ func changeMembers(ctx context.Context, account cloud.Account, ref cloud.Ref, wa
 	}, nil
 }
 
-// Deregister takes the owner's VM out of the load balancers that it may be registered with,
+// deregister takes the owner's VM out of the load balancers that it may be registered with,
 // before it is deleted, and waits until they send it no requests any more, at most
 // DeregistrationTimeout, or not at all if the owner skips that. Done means that the VM may be
 // deleted; an Event tells where it may still be registered then. A class that cannot be used
 // prevents the deletion of the VM, too, and that says so.
-func (e *Engine) Deregister(ctx context.Context, o MemberOwner) (Upkeep, error) {
-	resolved, err := o.Class()
+func (e *Engine) deregister(ctx context.Context, m *Machine) (Upkeep, error) {
+	resolved, err := m.Class, m.ClassErr
 	if err != nil {
 		return Upkeep{}, err
 	}
 	if _, err := resolved.Account(ctx); cloud.CodeOf(err) == cloud.Invalid {
 		return Upkeep{Done: true}, nil
 	}
-	return e.deregisterFrom(ctx, o, resolved)
+	return e.deregisterFrom(ctx, m, resolved)
 }
 
-// deregisterFrom is Deregister with a class, which may be another than the owner's.
-func (e *Engine) deregisterFrom(ctx context.Context, o MemberOwner, with class.Resolved) (Upkeep, error) {
-	record, ref := readMembers(o.Members()), refOf(o, with)
+// deregisterFrom is deregister with a class, which may be another than the owner's.
+func (e *Engine) deregisterFrom(ctx context.Context, m *Machine, with class.Resolved) (Upkeep, error) {
+	record, ref := readMembers(m.State.LoadBalancers), refOf(m, with)
 	places := e.placesToLeave(record, ref, with)
 	if len(places) == 0 {
 		return Upkeep{Done: true}, nil
@@ -170,22 +157,22 @@ func (e *Engine) deregisterFrom(ctx context.Context, o MemberOwner, with class.R
 	if err != nil {
 		return Upkeep{}, err
 	}
-	r, failure := e.deregister(ctx, account, ref, places, record)
+	r, failure := e.leave(ctx, account, ref, places, record)
 	if failure == nil && r.Done {
 		e.update(ref.OwnerID, func(n *memory) { n.left = true })
 		return Upkeep{Done: true}, nil
 	}
-	since, err := e.leavingSince(ctx, o, record, places)
+	since, err := e.leavingSince(ctx, m, record, places)
 	if err != nil {
 		return Upkeep{}, err
 	}
 	waited := e.clock.Since(since)
-	if !o.SkipsDeregistration() && waited < DeregistrationTimeout {
+	if !m.Released && !m.Hurried && waited < DeregistrationTimeout {
 		return deregistrationPending(r, failure, waited), nil
 	}
 	e.update(ref.OwnerID, func(n *memory) { n.left = true })
 	if failure != nil { // else they only keep connections that are open, and send no new requests
-		o.Emit(corev1.EventTypeWarning, EventStillRegistered, fmt.Sprintf("VM %q is deleted and may still be registered "+
+		m.Emit(corev1.EventTypeWarning, EventStillRegistered, fmt.Sprintf("VM %q is deleted and may still be registered "+
 			"with %s: %s; remove the member there if it remains", ref.ProviderID, strings.Join(places, ", "), failure))
 	}
 	return Upkeep{Done: true}, nil
@@ -202,9 +189,9 @@ func (e *Engine) placesToLeave(record memberRecord, ref cloud.Ref, with class.Re
 	return union(record.Places, placesOf(with)) // the record may be lost, as after a restore
 }
 
-// deregister takes a VM out of load balancers. Where a registration is not known to be complete,
+// leave takes a VM out of load balancers. Where a registration is not known to be complete,
 // it is done only once no request of a former leader can register the VM again.
-func (e *Engine) deregister(ctx context.Context, account cloud.Account, ref cloud.Ref, places []string,
+func (e *Engine) leave(ctx context.Context, account cloud.Account, ref cloud.Ref, places []string,
 	record memberRecord,
 ) (cloud.Registration, error) {
 	r, err := cloud.Deregister(ctx, account, ref, places)
@@ -219,7 +206,7 @@ func (e *Engine) deregister(ctx context.Context, account cloud.Account, ref clou
 }
 
 // leavingSince returns since when the deletion waits for load balancers, and records it.
-func (e *Engine) leavingSince(ctx context.Context, o MemberOwner, record memberRecord, places []string) (time.Time,
+func (e *Engine) leavingSince(ctx context.Context, m *Machine, record memberRecord, places []string) (time.Time,
 	error,
 ) {
 	if since, err := time.Parse(time.RFC3339, record.Leaving); err == nil {
@@ -227,7 +214,7 @@ func (e *Engine) leavingSince(ctx context.Context, o MemberOwner, record memberR
 	}
 	now := e.clock.Now()
 	record.Places, record.Leaving = places, now.UTC().Format(time.RFC3339)
-	return now, recordMembers(ctx, o, record)
+	return now, recordMembers(ctx, m, record)
 }
 
 // deregistrationPending reports what the deletion of a VM waits for, and since when.

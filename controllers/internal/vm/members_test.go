@@ -14,15 +14,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
-// memberOwner is an object that records load balancers, as long as it lives.
-type memberOwner struct {
-	*object
-	record string
-	life   *life
-	skips  bool   // the deletion does not wait
-	told   string // the last Event
-}
-
 // life is a process that dies before its n-th effect from now; negative: it does not.
 type life struct{ left int }
 
@@ -33,20 +24,6 @@ func (l *life) effect() error {
 		return errDied
 	}
 	l.left--
-	return nil
-}
-
-func (o *memberOwner) Members() string { return o.record }
-
-func (o *memberOwner) SkipsDeregistration() bool { return o.skips }
-
-func (o *memberOwner) Emit(_, _, message string) { o.told = message }
-
-func (o *memberOwner) RecordMembers(_ context.Context, record string) error {
-	if err := o.life.effect(); err != nil {
-		return err
-	}
-	o.record = record
 	return nil
 }
 
@@ -107,8 +84,9 @@ func (env *lifeEnv) memberships() string {
 }
 
 // memberOwner returns the object, whose process dies before its n-th effect.
-func (env *lifeEnv) memberOwner(dies int, err error) *memberOwner {
-	o := &memberOwner{object: env.object, life: &life{dies}}
+func (env *lifeEnv) memberOwner(dies int, err error) *object {
+	o := env.object
+	o.life = &life{dies}
 	env.wrap(func(a cloud.Account) cloud.Account { return mortal{a, o.life, err} })
 	return o
 }
@@ -116,10 +94,10 @@ func (env *lifeEnv) memberOwner(dies int, err error) *memberOwner {
 const forever = -1
 
 // join calls Join until it is done or the process dies.
-func (env *lifeEnv) join(o *memberOwner) error {
+func (env *lifeEnv) join(o *object) error {
 	env.Helper()
 	for range 10 {
-		j, err := env.engine.Join(env.Context(), o, time.Time{})
+		j, err := env.engine.Join(env.Context(), o.machine(), time.Time{})
 		if err != nil || j.Done || j.None {
 			return err
 		}
@@ -129,15 +107,15 @@ func (env *lifeEnv) join(o *memberOwner) error {
 }
 
 // depart takes the VM out of its load balancers and deletes it.
-func (env *lifeEnv) depart(o *memberOwner) error {
+func (env *lifeEnv) depart(o *object) error {
 	env.Helper()
 	for range 30 {
-		gone, err := env.engine.Deregister(env.Context(), o)
+		gone, err := env.engine.deregister(env.Context(), o.machine())
 		if err != nil {
 			return err
 		}
 		if gone.Done {
-			_, err := env.engine.Remove(env.Context(), o)
+			_, err := env.engine.Remove(env.Context(), o.machine())
 			return err
 		}
 		env.Advance(gone.RetryAfter)
@@ -169,11 +147,11 @@ func liveWithCrash(t *testing.T, dies int, goesOn bool) {
 	env.balanced("apiserver")
 	env.create()
 	o := env.memberOwner(dies, nil)
-	step := func(what string, do func(*memberOwner) error, again bool) (died bool) {
+	step := func(what string, do func(*object) error, again bool) (died bool) {
 		t.Helper()
 		err := do(o)
 		if died = errors.Is(err, errDied); died { // the next process reads what was recorded
-			env.engine, o.life.left = New(env.Clock, noFormerLeader), forever
+			env.engine, o.life.left = New(env.Clock, noFormerLeader, nil), forever
 			if err = nil; again {
 				err = do(o)
 			}
@@ -209,16 +187,16 @@ func TestRegisteredIsSilent(t *testing.T) {
 	o := env.memberOwner(forever, nil)
 	env.Must(env.join(o))
 	calls := env.cloud.Calls("*")
-	env.engine = New(env.Clock, noFormerLeader)
-	j, err := env.engine.Join(t.Context(), o, time.Time{})
+	env.engine = New(env.Clock, noFormerLeader, nil)
+	j, err := env.engine.Join(t.Context(), o.machine(), time.Time{})
 	if err != nil || !j.Done || env.cloud.Calls("*") != calls {
 		t.Errorf("got %+v, %v, %d calls, want that it is registered without a call", j, err, env.cloud.Calls("*")-calls)
 	}
 	env.balanced()
 	env.Must(env.join(o))
-	if j, err := env.engine.Join(t.Context(), o, time.Time{}); err != nil || !j.None || o.record != "" ||
+	if j, err := env.engine.Join(t.Context(), o.machine(), time.Time{}); err != nil || !j.None || o.members != "" ||
 		env.memberships() != "" {
-		t.Errorf("without load balancers: got %+v, %v, the record %q, a member of %q", j, err, o.record, env.memberships())
+		t.Errorf("without load balancers: got %+v, %v, the record %q, a member of %q", j, err, o.members, env.memberships())
 	}
 }
 
@@ -244,7 +222,7 @@ func TestJoinReportsFailures(t *testing.T) {
 			env.balanced("apiserver")
 			env.create()
 			o := env.memberOwner(forever, tc.err)
-			j, err := env.engine.Join(t.Context(), o, time.Time{})
+			j, err := env.engine.Join(t.Context(), o.machine(), time.Time{})
 			if err != nil || j.Reason != tc.want || j.Done || j.RetryAfter <= 0 {
 				t.Errorf("%s\ngot %+v, %v, want the reason %q and another try", tc.reason, j, err, tc.want)
 			}
@@ -261,7 +239,7 @@ func TestUnreadableClassShowsNothing(t *testing.T) {
 	env.create()
 	o := env.memberOwner(forever, nil)
 	env.object.classErr = errRefused
-	if j, err := env.engine.Join(t.Context(), o, time.Time{}); err != nil || j != (Upkeep{}) {
+	if j, err := env.engine.Join(t.Context(), o.machine(), time.Time{}); err != nil || j != (Upkeep{}) {
 		t.Errorf("got %+v, %v, want nothing", j, err)
 	}
 }
@@ -280,7 +258,7 @@ func TestDeregistrationIsBounded(t *testing.T) {
 	env.wrap(func(a cloud.Account) cloud.Account { return mortal{a, o.life, denied} })
 	began := env.Clock.Now()
 	for {
-		gone, err := env.engine.Deregister(t.Context(), o)
+		gone, err := env.engine.deregister(t.Context(), o.machine())
 		env.Must(err)
 		waited := env.Clock.Now().Sub(began)
 		if gone.Done {
@@ -295,12 +273,12 @@ func TestDeregistrationIsBounded(t *testing.T) {
 			t.Fatalf("after %v: %+v", waited, gone)
 		}
 		env.Advance(gone.RetryAfter)
-		env.engine = New(env.Clock, noFormerLeader) // a new leader does not begin again
+		env.engine = New(env.Clock, noFormerLeader, nil) // a new leader does not begin again
 	}
-	env.engine = New(env.Clock, noFormerLeader)
-	o.record = memberRecord{Places: []string{"apiserver/6443"}, Registered: true}.String()
-	o.skips, o.told = true, ""
-	if gone, err := env.engine.Deregister(t.Context(), o); err != nil || !gone.Done || o.told == "" {
+	env.engine = New(env.Clock, noFormerLeader, nil)
+	o.members = memberRecord{Places: []string{"apiserver/6443"}, Registered: true}.String()
+	o.hurried, o.told = true, ""
+	if gone, err := env.engine.deregister(t.Context(), o.machine()); err != nil || !gone.Done || o.told == "" {
 		t.Errorf("by force: got %+v, %v, %q, want that it is done, and a warning", gone, err, o.told)
 	}
 }
@@ -312,15 +290,15 @@ func TestDeregistrationAwaitsFormerLeader(t *testing.T) {
 	env := newLifeEnv(t)
 	env.balanced("apiserver")
 	env.create()
-	env.engine = New(env.Clock, fence.Always(env.Clock).FormerLeader)
+	env.engine = New(env.Clock, fence.Always(env.Clock).FormerLeader, nil)
 	o := env.memberOwner(forever, nil)
-	o.record = memberRecord{Places: []string{"apiserver/6443"}}.String()
-	gone, err := env.engine.Deregister(t.Context(), o)
+	o.members = memberRecord{Places: []string{"apiserver/6443"}}.String()
+	gone, err := env.engine.deregister(t.Context(), o.machine())
 	if err != nil || gone.Done || gone.RetryAfter != time.Minute {
 		t.Errorf("got %+v, %v, want to wait for the former leader's reach", gone, err)
 	}
 	env.Advance(time.Minute)
-	if gone, err := env.engine.Deregister(t.Context(), o); err != nil || !gone.Done {
+	if gone, err := env.engine.deregister(t.Context(), o.machine()); err != nil || !gone.Done {
 		t.Errorf("after that: got %+v, %v", gone, err)
 	}
 }

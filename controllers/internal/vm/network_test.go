@@ -8,13 +8,11 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// static is an object that wants a static address.
-type static struct{ *object }
-
-func (o static) Request() cloud.CreateRequest {
-	r := o.object.Request()
-	r.Network = []cloud.Interface{{Addresses: []cloud.StaticAddress{{Prefix: netip.MustParsePrefix("10.0.0.5/24")}}}}
-	return r
+// static has the object want a static address.
+func (o *object) static() *Machine {
+	m := o.machine()
+	m.Request.Network = []cloud.Interface{{Addresses: []cloud.StaticAddress{{Prefix: netip.MustParsePrefix("10.0.0.5/24")}}}}
+	return m
 }
 
 // plain is a driver that knows no static addresses.
@@ -31,17 +29,17 @@ func TestStaticAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	env := newLifeEnv(t)
 	env.object.class.Driver = plain{env.object.class.Driver}
-	_, err := env.engine.Ensure(t.Context(), static{env.object})
+	_, err := env.engine.Ensure(t.Context(), env.object.static())
 	if cloud.CodeOf(err) != cloud.Invalid || !strings.Contains(err.Error(), "does not support static addresses; remove") {
 		t.Errorf("got %v, want Invalid with the remedy", err)
 	}
 	if len(env.object.steps) != 0 || len(env.cloud.Ledger()) != 0 {
 		t.Errorf("steps %v, %d resources, want nothing", env.object.steps, len(env.cloud.Ledger()))
 	}
-	if made, err := env.engine.Ensure(t.Context(), env.object); err != nil || made.ProviderID == "" {
+	if made, err := env.engine.Ensure(t.Context(), env.object.machine()); err != nil || made.ProviderID == "" {
 		t.Errorf("without static addresses: %v", err)
 	}
-	if _, err := env.engine.Ensure(t.Context(), static{env.object}); err != nil {
+	if _, err := env.engine.Ensure(t.Context(), env.object.static()); err != nil {
 		t.Errorf("a VM that exists is not refused: %v", err)
 	}
 }
@@ -49,7 +47,7 @@ func TestStaticAddressesAreRefused(t *testing.T) {
 func TestStaticAddressesReachTheVM(t *testing.T) {
 	t.Parallel()
 	env := newLifeEnv(t)
-	made, err := env.engine.Ensure(t.Context(), static{env.object})
+	made, err := env.engine.Ensure(t.Context(), env.object.static())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestRemoveBelieves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock, noFormerLeader)
+			e := New(clock, noFormerLeader, nil)
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			for i, at := range []time.Duration{0, tc.at} {
 				clock.SetTime(start.Add(at))
@@ -82,7 +82,7 @@ func TestRemoveReckonsWithFormerLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock, fence.Always(clock).FormerLeader)
+			e := New(clock, fence.Always(clock).FormerLeader, nil)
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			for i, at := range append([]time.Duration{0}, tc.done...) {
 				clock.SetTime(start.Add(at))
@@ -98,7 +98,7 @@ func TestRemoveReckonsWithFormerLeader(t *testing.T) {
 func TestRemoveForgetsAnAbsenceThatEnded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, noFormerLeader)
+	e := New(clock, noFormerLeader, nil)
 	answers := []bool{true, false, true}
 	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) {
 		done := answers[0]
@@ -129,7 +129,7 @@ func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock, noFormerLeader)
+			e := New(clock, noFormerLeader, nil)
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			_, _ = e.remove(t.Context(), a, traits, cloud.Ref{OwnerID: "other", ProviderID: "q"})
 			e.ObserveProviderID("o", "")
@@ -147,7 +147,7 @@ func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 
 func TestRemoveDoesNotHammerACloudWithoutHint(t *testing.T) {
 	t.Parallel()
-	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader)
+	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader, nil)
 	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{}, nil }}
 	if d, _ := e.remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o"}); d.RetryAfter < time.Second {
 		t.Errorf("asked again after %s", d.RetryAfter)

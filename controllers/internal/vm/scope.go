@@ -9,18 +9,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// ScopeRecorder is an Owner that keeps a record of the account of the cloud in which its VM is, which Ref
-// returns as Scope. Without it another account would say of a VM that it is gone.
-type ScopeRecorder interface {
-	// NoteScope has a scope persisted with the next write of the object; empty takes that back.
-	NoteScope(scope string)
-	// RecordScope persists a scope now; an empty one removes the record. It fails on a stale object.
-	RecordScope(ctx context.Context, scope string) error
-	// ScopesInUse are the records of the other machines of the class that have a VM, as far as
-	// caches show it, in any order.
-	ScopesInUse(ctx context.Context) ([]string, error)
-}
-
 // scopeUseAge is for how long the records of a class's other machines are not read again.
 const scopeUseAge = 30 * time.Second
 
@@ -45,12 +33,12 @@ func scopeOf(ctx context.Context, account cloud.Account, with class.Resolved) st
 // e.g. because it is new or older than records, has that of the other machines of its class: a class whose
 // credentials were exchanged makes no VM elsewhere, and believes none to be gone. One whose account has refused
 // every request has no VM there, and follows the credentials.
-func (e *Engine) ref(ctx context.Context, account cloud.Account, o Owner, with class.Resolved) (cloud.Ref, error) {
-	ref := refOf(o, with)
-	_, isOther := o.(substituted)
+func (e *Engine) ref(ctx context.Context, account cloud.Account, m *Machine, with class.Resolved) (cloud.Ref, error) {
+	ref := refOf(m, with)
+	isOther := m.insteadOf != nil
 	now := scopeOf(ctx, account, with)
 	if ref.ProviderID == "" && ref.State == "" && ref.Scope != now && e.hasRefused(ref.OwnerID, ref.Scope) {
-		if err := o.RecordScope(ctx, ""); err != nil {
+		if err := m.saveAccount(ctx, ""); err != nil {
 			return ref, fmt.Errorf("forget the account that refused the VM: %w", err)
 		}
 		loggerOf(ctx, ref).Info("Account that refused the VM forgotten; what was made there for it before, such as "+
@@ -65,11 +53,11 @@ func (e *Engine) ref(ctx context.Context, account cloud.Account, o Owner, with c
 	known := e.scopes[key]
 	e.mu.Unlock()
 	if known.now != now || e.clock.Since(known.read) >= scopeUseAge {
-		used, err := o.ScopesInUse(ctx)
+		peers, err := m.Peers(ctx)
 		if err != nil {
 			return ref, fmt.Errorf("read the accounts of the class's machines: %w", err)
 		}
-		known = scopeUse{read: e.clock.Now(), now: now, other: otherScope(used, now)}
+		known = scopeUse{read: e.clock.Now(), now: now, other: otherScope(peers, now)}
 		e.mu.Lock()
 		e.scopes[key] = known
 		e.mu.Unlock()
@@ -79,10 +67,11 @@ func (e *Engine) ref(ctx context.Context, account cloud.Account, o Owner, with c
 }
 
 // otherScope returns the least scope in use, unless now is among them or none is known exactly.
-func otherScope(used []string, now string) string {
+func otherScope(peers []Peer, now string) string {
 	other := ""
-	for _, scope := range used {
-		switch {
+	for i := range peers {
+		switch scope := peers[i].Account; {
+		case peers[i].ProviderID == "":
 		case scope == now:
 			return ""
 		case !cloud.IsVague(scope) && (other == "" || scope < other):
@@ -94,10 +83,10 @@ func otherScope(used []string, now string) string {
 
 // noteScope has where a VM is about to be asked for recorded with the intent. An account that has
 // definitely refused every request before is not recorded again: no VM is there.
-func (e *Engine) noteScope(ctx context.Context, account cloud.Account, with class.Resolved, o Owner) {
+func (e *Engine) noteScope(ctx context.Context, account cloud.Account, with class.Resolved, m *Machine) {
 	scope := scopeOf(ctx, account, with)
-	if o.Ref().Scope == "" && !e.hasRefused(o.Ref().OwnerID, scope) {
-		o.NoteScope(scope)
+	if m.Ref().Scope == "" && !e.hasRefused(m.Ref().OwnerID, scope) {
+		*m.Noted = scope
 	}
 }
 
@@ -105,35 +94,35 @@ func (e *Engine) noteScope(ctx context.Context, account cloud.Account, with clas
 // failure says. What may have been made is recorded at once. An account that has definitely refused every
 // request has no VM: what refused the class or its credentials is forgotten at once, so that others may follow even
 // after a restart, and ref forgets the rest.
-func (e *Engine) recordAsked(ctx context.Context, account cloud.Account, with class.Resolved, o Owner,
+func (e *Engine) recordAsked(ctx context.Context, account cloud.Account, with class.Resolved, m *Machine,
 	asked cloud.Ref, failure error,
 ) error {
 	scope := scopeOf(ctx, account, with)
-	if scope == "" || o.Ref().ProviderID != "" {
+	if scope == "" || m.Ref().ProviderID != "" {
 		return nil
 	}
 	code := cloud.CodeOf(failure)
 	switch {
 	case failure == nil:
-		o.NoteScope(scope) // goes with the record of the VM
+		*m.Noted = scope // goes with the record of the VM
 		return nil
 	case cloud.OutcomeUnknown(failure):
 		e.update(asked.OwnerID, func(n *memory) { n.refusedIn = "" })
-		if o.Ref().Scope != "" {
+		if m.Ref().Scope != "" {
 			return nil
 		}
-		return o.RecordScope(ctx, scope)
+		return m.saveAccount(ctx, scope)
 	case asked.Scope == "" && code != cloud.TokenUsed: // of which an earlier request may have made the VM
 		e.update(asked.OwnerID, func(n *memory) { n.refusedIn = scope })
 	}
-	if code != cloud.Denied && code != cloud.Invalid || o.Ref().State != "" || !e.hasRefused(asked.OwnerID, scope) {
+	if code != cloud.Denied && code != cloud.Invalid || m.Ref().State != "" || !e.hasRefused(asked.OwnerID, scope) {
 		return nil
 	}
-	o.NoteScope("")
-	if o.Ref().Scope == "" {
+	*m.Noted = ""
+	if m.Ref().Scope == "" {
 		return nil
 	}
-	return o.RecordScope(ctx, "")
+	return m.saveAccount(ctx, "")
 }
 
 // hasRefused reports whether every request of this process for a VM went to that account, and was definitely
@@ -146,17 +135,17 @@ func (e *Engine) hasRefused(ownerID, scope string) bool {
 
 // Seen notes that the cloud has shown the owner's VM through the account of its class. That proves in
 // which account the VM is, and is persisted with the next write where no exact record is.
-func (e *Engine) Seen(ctx context.Context, o Owner, found cloud.VM) {
-	_, isOther := o.(substituted)
-	ref := o.Ref()
+func (e *Engine) Seen(ctx context.Context, m *Machine, found cloud.VM) {
+	isOther := m.insteadOf != nil
+	ref := m.Ref()
 	if isOther || !cloud.IsVague(ref.Scope) || ref.OwnerID == "" || found.OwnerID != ref.OwnerID {
 		return
 	}
-	account, with, err := e.Account(ctx, o)
+	account, with, err := e.Account(ctx, m)
 	if err != nil {
 		return
 	}
 	if scope := scopeOf(ctx, account, with); scope != "" && scope != ref.Scope {
-		o.NoteScope(scope)
+		*m.Noted = scope
 	}
 }

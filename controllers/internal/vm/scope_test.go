@@ -56,20 +56,20 @@ func TestAnotherAccount(t *testing.T) {
 			}
 			row.given(env.object)
 			env.exchange("other")
-			_, err := env.engine.Get(t.Context(), env.object)
+			_, err := env.engine.Get(t.Context(), env.object.machine())
 			env.denied(row.reason+": get", err)
-			d, err := env.engine.Remove(t.Context(), env.object)
+			d, err := env.engine.Remove(t.Context(), env.object.machine())
 			env.denied(row.reason+": remove", err)
 			if d.Done {
 				t.Errorf("%s: done in another account", row.reason)
 			}
-			_, err = env.engine.Ensure(t.Context(), env.object)
+			_, err = env.engine.Ensure(t.Context(), env.object.machine())
 			env.denied(row.reason+": ensure", err)
 			if n := len(env.cloud.VMs()); n != 1 {
 				t.Errorf("%s: %d VMs, want 1", row.reason, n)
 			}
 			env.exchange("demo")
-			if _, err := env.engine.Get(t.Context(), env.object); err != nil {
+			if _, err := env.engine.Get(t.Context(), env.object.machine()); err != nil {
 				t.Errorf("%s: with its own credentials again: %v", row.reason, err)
 			}
 		})
@@ -89,11 +89,11 @@ func TestNoVMInAnotherAccount(t *testing.T) {
 	t.Parallel()
 	env := newLifeEnv(t)
 	env.object.scopes = []string{"", otherScopeName}
-	_, err := env.engine.Ensure(t.Context(), env.object)
+	_, err := env.engine.Ensure(t.Context(), env.object.machine())
 	env.denied("create", err)
 	env.object.scopes = []string{otherScopeName, demoScope}
 	env.Advance(scopeUseAge)
-	if _, err := env.engine.Ensure(t.Context(), env.object); err != nil {
+	if _, err := env.engine.Ensure(t.Context(), env.object.machine()); err != nil {
 		t.Errorf("with one that is here: %v", err)
 	}
 }
@@ -106,7 +106,7 @@ func TestRefusedAccount(t *testing.T) {
 	env.exchange("other")
 	undo := env.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeAccessDenied, Count: 9})
 	for range 2 {
-		if _, err := env.engine.Ensure(t.Context(), env.object); cloud.CodeOf(err) != cloud.Denied {
+		if _, err := env.engine.Ensure(t.Context(), env.object.machine()); cloud.CodeOf(err) != cloud.Denied {
 			t.Fatalf("got %v, want Denied", err)
 		}
 		if got := env.object.ref.Scope; got != "" {
@@ -115,7 +115,7 @@ func TestRefusedAccount(t *testing.T) {
 	}
 	undo()
 	env.exchange("demo")
-	if _, err := env.engine.Ensure(t.Context(), env.object); err != nil {
+	if _, err := env.engine.Ensure(t.Context(), env.object.machine()); err != nil {
 		t.Errorf("with the right credentials: %v", err)
 	}
 }
@@ -126,14 +126,14 @@ func TestUnansweredAccount(t *testing.T) {
 	t.Parallel()
 	env := newLifeEnv(t)
 	env.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultAfter, Count: 1})
-	if _, err := env.engine.Ensure(t.Context(), env.object); !cloud.OutcomeUnknown(err) {
+	if _, err := env.engine.Ensure(t.Context(), env.object.machine()); !cloud.OutcomeUnknown(err) {
 		t.Fatalf("got %v, want an unknown outcome", err)
 	}
 	if env.object.ref.Scope != demoScope {
 		t.Errorf("recorded %q, want %q", env.object.ref.Scope, demoScope)
 	}
 	env.exchange("other")
-	_, err := env.engine.Remove(t.Context(), env.object)
+	_, err := env.engine.Remove(t.Context(), env.object.machine())
 	env.denied("remove", err)
 }
 
@@ -147,7 +147,7 @@ func TestFullAccount(t *testing.T) {
 	undo := env.cloud.AddFault(sim.Fault{
 		Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeInsufficientCapacity, Count: 9,
 	})
-	if _, err := env.engine.Ensure(t.Context(), env.object); cloud.CodeOf(err) != cloud.Exhausted {
+	if _, err := env.engine.Ensure(t.Context(), env.object.machine()); cloud.CodeOf(err) != cloud.Exhausted {
 		t.Fatalf("got %v, want Exhausted", err)
 	}
 	undo()
@@ -155,10 +155,10 @@ func TestFullAccount(t *testing.T) {
 		t.Errorf("recorded %q, want the account that was asked, with the zone", env.object.ref.Scope)
 	}
 	env.exchange("demo")
-	if _, err := env.engine.Get(t.Context(), env.object); cloud.CodeOf(err) != cloud.NotFound {
+	if _, err := env.engine.Get(t.Context(), env.object.machine()); cloud.CodeOf(err) != cloud.NotFound {
 		t.Errorf("get with the right credentials: %v, want NotFound", err)
 	}
-	if _, err := env.engine.Ensure(t.Context(), env.object); err != nil {
+	if _, err := env.engine.Ensure(t.Context(), env.object.machine()); err != nil {
 		t.Errorf("with the right credentials: %v", err)
 	}
 }

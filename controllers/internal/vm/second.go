@@ -13,17 +13,17 @@ import (
 // used again, and the second one brings it back with the providerID of its own VM, which is gone
 // by then. So it looks where a deletion has found nothing of that VM from the start. Only a
 // VM with the owner's ID is removed, in the place of whichever of the owner's classes shows it.
-func (e *Engine) removeSecond(ctx context.Context, o Owner) (cloud.Deletion, error) {
-	own, err := o.Class()
+func (e *Engine) removeSecond(ctx context.Context, m *Machine) (cloud.Deletion, error) {
+	own, err := m.Class, m.ClassErr
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
-	others, err := o.OtherClasses(ctx)
+	others, err := m.otherClasses(ctx)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
 	for _, one := range places(append([]class.Resolved{own}, others...)) {
-		if d, err := e.removeSecondOf(ctx, o, one); err != nil || !d.Done {
+		if d, err := e.removeSecondOf(ctx, m, one); err != nil || !d.Done {
 			return d, err
 		}
 	}
@@ -33,21 +33,21 @@ func (e *Engine) removeSecond(ctx context.Context, o Owner) (cloud.Deletion, err
 // removeSecondOf is removeSecond with one class. The VM is looked for until the cloud does not
 // show it. An answer that does not pass, as where the machine has several more, ends the search:
 // what it has left is an orphan.
-func (e *Engine) removeSecondOf(ctx context.Context, o Owner, with class.Resolved) (cloud.Deletion, error) {
+func (e *Engine) removeSecondOf(ctx context.Context, m *Machine, with class.Resolved) (cloud.Deletion, error) {
 	account, err := with.Account(ctx)
 	if err != nil {
 		return cloud.Deletion{}, fmt.Errorf("look for a second VM: %w", err)
 	}
-	ref := refOf(o, with)
+	ref := refOf(m, with)
 	ref.ProviderID, ref.State = "", "" // the checkpoint is of the VM that is gone
-	if own, err := o.Class(); err == nil && own.Place() != with.Place() {
+	if own, err := m.Class, m.ClassErr; err == nil && own.Place() != with.Place() {
 		ref.Scope = "" // a second one may be in another account
 	}
 	found, err := account.Get(ctx, ref)
 	if code := cloud.CodeOf(err); code == cloud.Throttled || code == cloud.Unavailable {
 		return cloud.Deletion{}, fmt.Errorf("look for a second VM: %w", err)
 	}
-	if !isSecond(o, with, found) {
+	if !isSecond(m, with, found) {
 		return cloud.Deletion{Done: true}, nil
 	}
 	ref.ProviderID = found.ProviderID
@@ -64,9 +64,9 @@ func (e *Engine) removeSecondOf(ctx context.Context, o Owner, with class.Resolve
 
 // isSecond reports whether a VM that was found has the owner's ID and is not that of its providerID;
 // false for the zero VM.
-func isSecond(o Owner, with class.Resolved, found cloud.VM) bool {
-	return found.OwnerID != "" && found.OwnerID == o.Ref().OwnerID &&
-		!sameVM(with, found.ProviderID, o.Ref().ProviderID)
+func isSecond(m *Machine, with class.Resolved, found cloud.VM) bool {
+	return found.OwnerID != "" && found.OwnerID == m.Ref().OwnerID &&
+		!sameVM(with, found.ProviderID, m.Ref().ProviderID)
 }
 
 // sameVM reports whether two providerIDs, in any known form, name the same VM.

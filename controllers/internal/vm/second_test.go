@@ -87,7 +87,7 @@ func TestRemoveSecond(t *testing.T) {
 			}
 			env.engine.ObserveProviderID(o.ref.OwnerID, gone)
 			env.Advance(24 * env.cloud.Driver().Traits().Settle)
-			d, err := env.engine.Remove(t.Context(), o)
+			d, err := env.engine.Remove(t.Context(), o.machine())
 			if diff := cmp.Diff(tc.steps, o.steps); diff != "" {
 				t.Errorf("steps: %s\n%s", tc.reason, diff)
 			}
@@ -111,7 +111,7 @@ func TestRemoveSecondInOtherClasses(t *testing.T) {
 	o.class = elsewhere(o.class)
 	o.ref.ProviderID = "sim:///sim-1/vm-that-is-gone"
 	env.Advance(time.Minute)
-	if d, err := env.engine.Remove(t.Context(), o); err != nil || !d.Done || len(env.cloud.VMs()) != 0 {
+	if d, err := env.engine.Remove(t.Context(), o.machine()); err != nil || !d.Done || len(env.cloud.VMs()) != 0 {
 		t.Errorf("%+v, %v, %d VMs: want VM %s deleted", d, err, len(env.cloud.VMs()), made.ID)
 	}
 }
@@ -127,7 +127,7 @@ func TestNoSecondLook(t *testing.T) {
 		looked := 0
 		env.wrap(func(a cloud.Account) cloud.Account { return counting{a, &looked} })
 		for done := false; !done; env.Advance(time.Minute) {
-			d, err := env.engine.Remove(t.Context(), env.object)
+			d, err := env.engine.Remove(t.Context(), env.object.machine())
 			env.Must(err)
 			done = d.Done
 		}
@@ -164,7 +164,7 @@ func TestSecondLookIsRepeatedAlone(t *testing.T) {
 	env.Advance(time.Hour)
 	for len(answers) > 0 {
 		left := len(answers)
-		if d, err := env.engine.Remove(t.Context(), env.object); d.Done != (left == 1) || (err == nil) != d.Done {
+		if d, err := env.engine.Remove(t.Context(), env.object.machine()); d.Done != (left == 1) || (err == nil) != d.Done {
 			t.Fatalf("with %d answers left: got %+v, %v", left, d, err)
 		}
 	}

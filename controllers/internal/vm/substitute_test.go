@@ -13,25 +13,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// abandoned is an object without a usable class.
-type abandoned struct {
-	*memberOwner
-	candidates  []class.Resolved
-	name, place string
-}
-
-func (a *abandoned) Substitutes(context.Context) ([]class.Resolved, error) { return a.candidates, nil }
-
-func (a *abandoned) Substitute() (name, place string) { return a.name, a.place }
-
-func (a *abandoned) RecordSubstitute(_ context.Context, name, place string) error {
-	if err := a.object.record("substitute " + name); err != nil {
-		return err
-	}
-	a.name, a.place = name, place
-	return nil
-}
-
 // answers is an account whose Get and Delete answer as they are told, and write down that
 // they were called.
 type answers struct {
@@ -131,7 +112,7 @@ func TestRemoveAbandoned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env := newLifeEnv(t)
-			o := &abandoned{memberOwner: &memberOwner{object: env.object, life: &life{forever}}}
+			o := env.object
 			o.ref.ProviderID, o.refuses = id, tc.refuses
 			if tc.noOwner {
 				o.ref.OwnerID = ""
@@ -144,18 +125,17 @@ func TestRemoveAbandoned(t *testing.T) {
 			}
 			o.candidates, o.class = []class.Resolved{with}, class.Resolved{}
 			if tc.moved {
-				o.name, o.place = with.Object.Name, "elsewhere"
+				o.substitute = with.Object.Name + "/elsewhere"
 			}
 			if tc.recorded {
-				o.name = "of the same place, and gone"
-				o.place = with.Place()
+				o.substitute = "of the same place, and gone/" + with.Place()
 			}
 			env.engine.ObserveProviderID("owner", id)
 			env.Advance(24 * env.cloud.Driver().Traits().Settle)
 			cause := &cloud.Error{
 				Code: cloud.Invalid, Op: "use class", Reason: machinev1.ReasonClassNotFound, Err: errors.New("gone"),
 			}
-			d, err := env.engine.RemoveAbandoned(t.Context(), o, cause)
+			d, err := env.engine.removeAbandoned(t.Context(), o.machine(), cause)
 			if diff := cmp.Diff(tc.steps, o.steps); diff != "" {
 				t.Errorf("steps: %s\n%s", tc.reason, diff)
 			}

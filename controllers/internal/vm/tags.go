@@ -18,25 +18,16 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// TagOwner is an Owner that keeps a record of the tags that its VM has got.
-type TagOwner interface {
-	Owner
-	// AppliedTags is the last record; empty if there is none.
-	AppliedTags() string
-	// RecordTags persists a record. It fails on a stale object.
-	RecordTags(ctx context.Context, record string) error
-}
-
 // FollowsTags reports whether the VMs of a MachineClass get its tags when they change.
 func FollowsTags(o client.Object) bool {
 	return o.GetDeletionTimestamp().IsZero() && o.GetAnnotations()[machinev1.UpdateTagsAnnotation] == "true"
 }
 
-// RecordForCreate returns the record that has to be persisted before a VM of the class is
+// recordForCreate returns the record that has to be persisted before a VM of the class is
 // created, given the last one: the keys that it may get. first is set if no request for the
 // VM has been sent yet. Only the first request, and one like the last, makes it certain which
 // tags the VM has. There is no record of a VM whose class has never let it follow its tags.
-func RecordForCreate(r class.Resolved, last string, first bool) string { //nolint:revive // what is known of the VM
+func recordForCreate(r class.Resolved, last string, first bool) string { //nolint:revive // what is known of the VM
 	tagger, ok := r.Driver.(cloud.Tagger)
 	follows := ok && r.Object != nil && FollowsTags(r.Object)
 	if !follows && last == "" {
@@ -57,9 +48,9 @@ func RecordForCreate(r class.Resolved, last string, first bool) string { //nolin
 // matters. It records first which keys the VM may get, so that they are removed again should
 // the class lose them. A VM that is not there needs no tags. since is when the tags were first
 // found not to be updated; zero is now.
-func (e *Engine) UpdateTags(ctx context.Context, o TagOwner, since time.Time) (Upkeep, error) {
-	err := e.updateTags(ctx, o)
-	failures := e.countFailures(o.Ref().OwnerID, err, func(n *memory) *int { return &n.tagFailures })
+func (e *Engine) UpdateTags(ctx context.Context, m *Machine, since time.Time) (Upkeep, error) {
+	err := e.updateTags(ctx, m)
+	failures := e.countFailures(m.Ref().OwnerID, err, func(n *memory) *int { return &n.tagFailures })
 	unsupported, ok := errors.AsType[*cloud.Error](err)
 	switch {
 	case err == nil:
@@ -75,21 +66,21 @@ func (e *Engine) UpdateTags(ctx context.Context, o TagOwner, since time.Time) (U
 	})
 }
 
-func (e *Engine) updateTags(ctx context.Context, o TagOwner) error {
-	resolved, err := o.Class()
+func (e *Engine) updateTags(ctx context.Context, m *Machine) error {
+	resolved, err := m.Class, m.ClassErr
 	if err != nil || resolved.Object == nil || !FollowsTags(resolved.Object) {
 		return err
 	}
 	tagger, ok := resolved.Driver.(cloud.Tagger)
 	if ok {
-		is, was := recordOf(tagger.UserTags(resolved.Class)), readRecord(o.AppliedTags())
+		is, was := recordOf(tagger.UserTags(resolved.Class)), readRecord(m.State.Tags)
 		if was.Hash == is.Hash {
 			return nil
 		}
 		if err := resolved.Err(cloud.BlocksCreate); err != nil {
 			return err // what is not understood of the class may be its tags
 		}
-		return e.setTags(ctx, o, resolved, was, is)
+		return e.setTags(ctx, m, resolved, was, is)
 	}
 	if err := resolved.Err(cloud.BlocksCreate); err != nil {
 		return err // it may name the wrong cloud
@@ -100,31 +91,31 @@ func (e *Engine) updateTags(ctx context.Context, o TagOwner) error {
 }
 
 // setTags changes the tags of a VM from those of one record to those of another.
-func (e *Engine) setTags(ctx context.Context, o TagOwner, resolved class.Resolved, was, is tagRecord) error {
+func (e *Engine) setTags(ctx context.Context, m *Machine, resolved class.Resolved, was, is tagRecord) error {
 	account, err := resolved.Account(ctx)
 	if err != nil {
 		return err
 	}
-	if may := was.with(is).String(); may != o.AppliedTags() {
-		if err := o.RecordTags(ctx, may); err != nil {
+	if may := was.with(is).String(); may != m.State.Tags {
+		if err := m.save(ctx, func(s *State) { s.Tags = may }); err != nil {
 			return fmt.Errorf("record keys of tags: %w", err)
 		}
 	}
 	obsolete := slices.DeleteFunc(slices.Clone(was.Keys), func(key string) bool { return slices.Contains(is.Keys, key) })
-	ref := refOf(o, resolved)
+	ref := refOf(m, resolved)
 	if err := cloud.SetTags(ctx, account, ref, obsolete); err != nil {
 		if cloud.CodeOf(err) != cloud.NotFound {
 			return err
 		}
-		known, err := e.identify(ctx, o)
+		known, err := e.identify(ctx, m)
 		if known && err == nil {
-			err = cloud.SetTags(ctx, account, refOf(o, resolved), obsolete)
+			err = cloud.SetTags(ctx, account, refOf(m, resolved), obsolete)
 		}
 		if !known || err != nil {
 			return err
 		}
 	}
-	if err := o.RecordTags(ctx, is.String()); err != nil {
+	if err := m.save(ctx, func(s *State) { s.Tags = is.String() }); err != nil {
 		return fmt.Errorf("record tags: %w", err)
 	}
 	loggerOf(ctx, ref).Info("Updated tags of VM", "providerID", ref.ProviderID, "keys", is.Keys, "removed", obsolete)

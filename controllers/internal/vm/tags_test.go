@@ -12,24 +12,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// tagOwner is an object that records tags.
-type tagOwner struct {
-	*object
-	record  string
-	records []string
-	fails   int // the record that cannot be written, from 1
-}
-
-func (o *tagOwner) AppliedTags() string { return o.record }
-
-func (o *tagOwner) RecordTags(_ context.Context, record string) error {
-	if o.records = append(o.records, record); len(o.records) == o.fails {
-		return errRefused
-	}
-	o.record = record
-	return nil
-}
-
 // tagging is an account that notes which keys are obsolete.
 type tagging struct {
 	cloud.Account
@@ -133,8 +115,9 @@ func TestUpdateTags(t *testing.T) {
 			env.object.class.Driver = userTags{env.object.class.Driver, map[string]string{"a": "1", "b": "2"}}
 			account := &tagging{err: tc.err}
 			env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
-			o := &tagOwner{object: env.object, record: tc.record, fails: tc.fails}
-			u, err := env.engine.UpdateTags(t.Context(), o, time.Time{})
+			o := env.object
+			o.applied, o.fails = tc.record, tc.fails
+			u, err := env.engine.UpdateTags(t.Context(), o.machine(), time.Time{})
 			done := err == nil && cloud.CodeOf(tc.err) != cloud.Unavailable
 			if !errors.Is(err, tc.wantErr) || (err == nil) != (tc.wantErr == nil) || u.None != done {
 				t.Errorf("%s\ngot %+v, error %v, want error %v", tc.reason, u, err, tc.wantErr)
@@ -162,8 +145,8 @@ func TestInvalidClassesChangeNoTags(t *testing.T) {
 		c.Annotations = map[string]string{machinev1.UpdateTagsAnnotation: "true"}
 		c.NodeTemplate = &machinev1.NodeTemplate{}
 	})
-	o := &tagOwner{object: env.object}
-	u, err := env.engine.UpdateTags(t.Context(), o, time.Time{})
+	o := env.object
+	u, err := env.engine.UpdateTags(t.Context(), o.machine(), time.Time{})
 	if err != nil || u.Reason != machinev1.ReasonInvalidSpec || len(o.records) > 0 {
 		t.Errorf("got %+v, %v, records %v", u, err, o.records)
 	}
@@ -179,8 +162,9 @@ func TestInvalidClassesWithTheSameTags(t *testing.T) {
 	})
 	tags := map[string]string{"a": "1"}
 	env.object.class.Driver = userTags{env.object.class.Driver, tags}
-	o := &tagOwner{object: env.object, record: recordOf(tags).String()}
-	if u, err := env.engine.UpdateTags(t.Context(), o, time.Time{}); err != nil || !u.None {
+	o := env.object
+	o.applied = recordOf(tags).String()
+	if u, err := env.engine.UpdateTags(t.Context(), o.machine(), time.Time{}); err != nil || !u.None {
 		t.Errorf("got %+v, %v, want nothing for a VM that has its tags", u, err)
 	}
 }
@@ -195,15 +179,15 @@ func TestTagFailuresInARow(t *testing.T) {
 	env.object.class.Driver = userTags{env.object.class.Driver, map[string]string{"a": "1"}}
 	account := &tagging{}
 	env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
-	o := &tagOwner{object: env.object}
+	o := env.object
 	away := cloud.Errorf(cloud.Unavailable, "tag", "Away", "away")
 	budget := cloud.Errorf(cloud.Throttled, "tag", cloud.ReasonRateBudget, "wait")
 	for i, tc := range []struct {
 		err   error
 		shown bool
 	}{{budget, false}, {away, false}, {budget, false}, {away, true}, {nil, false}, {away, false}} {
-		account.err, o.record = tc.err, ""
-		u, err := env.engine.UpdateTags(t.Context(), o, time.Time{})
+		account.err, o.applied = tc.err, ""
+		u, err := env.engine.UpdateTags(t.Context(), o.machine(), time.Time{})
 		if shown := u.Reason != ""; err != nil || shown != tc.shown {
 			t.Errorf("call %d: got %+v, %v, want shown: %v", i, u, err, tc.shown)
 		}
@@ -231,13 +215,13 @@ func TestRecordForCreate(t *testing.T) {
 		"An earlier request may have made the VM.":      {old.String(), false, both.String()},
 		"One that nothing is known about, too.":         {"", false, is.with(tagRecord{}).String()},
 	} {
-		if got := RecordForCreate(r, tc.last, tc.first); got != tc.want {
+		if got := recordForCreate(r, tc.last, tc.first); got != tc.want {
 			t.Errorf("%s got %s, want %s", reason, got, tc.want)
 		}
 	}
 	delete(r.Object.Annotations, machinev1.UpdateTagsAnnotation)
 	for last, want := range map[string]string{"": "", old.String(): both.String()} {
-		if got := RecordForCreate(r, last, true); got != want {
+		if got := recordForCreate(r, last, true); got != want {
 			t.Errorf("a class that does not ask for it: got %s after %s, want %s", got, last, want)
 		}
 	}
@@ -269,10 +253,10 @@ func TestFailuresAreShownAndRetried(t *testing.T) {
 		})
 		env.object.class.Driver = userTags{env.object.class.Driver, map[string]string{"a": "1"}}
 		env.wrap(func(a cloud.Account) cloud.Account { return &tagging{Account: a, err: tc.err} })
-		o := &tagOwner{object: env.object}
+		o := env.object
 		blip := cloud.CodeOf(tc.err) == cloud.Throttled || cloud.CodeOf(tc.err) == cloud.Unavailable
 		for n := range 2 {
-			u, err := env.engine.UpdateTags(t.Context(), o, env.Clock.Now().Add(-tc.failing))
+			u, err := env.engine.UpdateTags(t.Context(), o.machine(), env.Clock.Now().Add(-tc.failing))
 			want := tc.shown
 			if blip && n == 0 {
 				want = ""

@@ -36,7 +36,7 @@ func TestUnansweredCreate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e, next := New(clock, noFormerLeader), 0
+			e, next := New(clock, noFormerLeader, nil), 0
 			a := &account{get: notFound, del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			w := wanted(func(_ context.Context, n int) error { next = n; return nil })
 			for _, answer := range tc.answers {

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,24 +26,24 @@ const (
 // single class where that class showed a VM of its id when this process first asked. A class whose
 // credentials the cloud refuses does not keep machines from the others, but as long as it shows
 // nothing it is looked at again.
-func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolved) (cloud.VM, bool, error) {
-	attempt, _ := o.Attempt()
-	if o.Ref().ProviderID != "" || e.asked(o.Ref().OwnerID, attempt) {
+func (e *Engine) findUnrecordedVM(ctx context.Context, m *Machine, own class.Resolved) (cloud.VM, bool, error) {
+	attempt := m.State.Attempt
+	if m.Ref().ProviderID != "" || e.asked(m.Ref().OwnerID, attempt) {
 		return cloud.VM{}, false, nil
 	}
-	others, err := o.OtherClasses(ctx)
+	others, err := m.otherClasses(ctx)
 	if err != nil {
 		return cloud.VM{}, false, err
 	}
 	if len(others) == 0 {
-		before, err := e.madeBefore(ctx, own, o.Ref().OwnerID)
+		before, err := e.madeBefore(ctx, own, m.Ref().OwnerID)
 		if err != nil || !before {
 			return cloud.VM{}, false, err
 		}
 	}
 	unseen := false
 	for _, one := range places(append([]class.Resolved{own}, others...)) {
-		found, ok, err := e.findWith(ctx, o, own, one)
+		found, ok, err := e.findWith(ctx, m, own, one)
 		if refusesLookUp(err) && one.Place() != own.Place() {
 			unseen = true
 			continue
@@ -51,7 +52,7 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, o Owner, own class.Resolv
 			return found, ok, err
 		}
 	}
-	e.update(o.Ref().OwnerID, func(n *memory) {
+	e.update(m.Ref().OwnerID, func(n *memory) {
 		n.attempt, n.unseen = max(n.attempt, attempt), unseen
 	})
 	return cloud.VM{}, false, nil
@@ -88,34 +89,34 @@ func (e *Engine) madeBefore(ctx context.Context, with class.Resolved, ownerID st
 }
 
 // findWith is findUnrecordedVM with one class.
-func (e *Engine) findWith(ctx context.Context, o Owner, own, one class.Resolved) (cloud.VM, bool, error) {
-	found, with, err := e.lookUpOwnToo(ctx, o, own, one)
+func (e *Engine) findWith(ctx context.Context, m *Machine, own, one class.Resolved) (cloud.VM, bool, error) {
+	found, with, err := e.lookUpOwnToo(ctx, m, own, one)
 	if err != nil {
 		return cloud.VM{}, false, err
 	}
 	if found.State == cloud.StateDeleting {
 		return cloud.VM{}, false, stillGoing(found)
 	}
-	if !e.adoptable(o, found) {
+	if !e.adoptable(m, found) {
 		return cloud.VM{}, false, nil
 	}
 	found.RetryAfter = max(found.RetryAfter, adoptedRetry)
-	return found, true, e.adoptForgotten(ctx, o, own, with)
+	return found, true, e.adoptForgotten(ctx, m, own, with)
 }
 
 // lookUpOwnToo is lookUp, and returns the class that shows the VM. Two places may be one account of
 // the cloud, and a former leader's request may have made the VM since the owner's own class was
 // asked. So what another class shows is asked of the own one again, which takes precedence.
-func (e *Engine) lookUpOwnToo(ctx context.Context, o Owner, own, with class.Resolved) (
+func (e *Engine) lookUpOwnToo(ctx context.Context, m *Machine, own, with class.Resolved) (
 	cloud.VM, class.Resolved, error,
 ) {
-	found, err := e.lookUp(ctx, o, with)
-	if err != nil || !e.adoptable(o, found) || with.Place() == own.Place() ||
+	found, err := e.lookUp(ctx, m, with)
+	if err != nil || !e.adoptable(m, found) || with.Place() == own.Place() ||
 		own.Object == nil || own.Err(cloud.BlocksAll) != nil {
 		return found, with, err
 	}
-	mine, err := e.lookUp(ctx, o, own)
-	if err != nil || e.adoptable(o, mine) {
+	mine, err := e.lookUp(ctx, m, own)
+	if err != nil || e.adoptable(m, mine) {
 		return mine, own, err
 	}
 	return found, with, nil
@@ -144,8 +145,8 @@ func (e *Engine) asked(ownerID string, attempt int) bool {
 
 // lookUp returns the owner's VM as one class shows it, or the zero VM. A cloud that does not answer, or
 // refuses, is an error.
-func (e *Engine) lookUp(ctx context.Context, o Owner, with class.Resolved) (cloud.VM, error) {
-	found, err := e.Get(ctx, substituted{o, with})
+func (e *Engine) lookUp(ctx context.Context, m *Machine, with class.Resolved) (cloud.VM, error) {
+	found, err := e.Get(ctx, m.with(with))
 	switch {
 	case err == nil:
 		return found, nil
@@ -172,14 +173,14 @@ func stillGoing(found cloud.VM) error {
 // adoptable reports whether a VM that was found is the owner's from now on, in whatever state it is:
 // an owner whose VM has failed fails, and its deletion removes the VM. What a refused attempt
 // has left is not: the attempt goes on from its checkpoint.
-func (e *Engine) adoptable(o Owner, found cloud.VM) bool {
+func (e *Engine) adoptable(m *Machine, found cloud.VM) bool {
 	if found.ProviderID == "" || found.State == cloud.StateDeleting {
 		return false
 	}
 	if found.State != cloud.StateFailed && found.State != cloud.StateStopped {
 		return true
 	}
-	return o.Ref().State == "" || e.isOld(found)
+	return m.Ref().State == "" || e.isOld(found)
 }
 
 // isOld reports whether a VM exists for longer than one that a refused attempt has left.
@@ -187,15 +188,15 @@ func (e *Engine) isOld(found cloud.VM) bool {
 	return !found.Created.IsZero() && e.clock.Since(found.Created) >= adoptedAge
 }
 
-// Adopt records the owner's VM if its class shows one that has run for adoptedAge, and reports
+// adopt records the owner's VM if its class shows one that has run for adoptedAge, and reports
 // whether it does: then a refusal that is on record is older than the VM. A young one may be what
 // the refused attempt has left.
-func (e *Engine) Adopt(ctx context.Context, o Owner) (bool, error) {
-	resolved, err := o.Class()
+func (e *Engine) adopt(ctx context.Context, m *Machine) (bool, error) {
+	resolved, err := m.Class, m.ClassErr
 	if err != nil || resolved.Object == nil || resolved.Err(cloud.BlocksAll) != nil {
 		return false, err
 	}
-	found, err := e.lookUp(ctx, o, resolved)
+	found, err := e.lookUp(ctx, m, resolved)
 	if refusesLookUp(err) {
 		return false, nil // removing what the class made fails, too, and says so
 	}
@@ -203,10 +204,14 @@ func (e *Engine) Adopt(ctx context.Context, o Owner) (bool, error) {
 		return false, err
 	}
 	found.RetryAfter = adoptedRetry
-	if err := e.adoptForgotten(ctx, o, resolved, resolved); err != nil {
+	if err := e.adoptForgotten(ctx, m, resolved, resolved); err != nil {
 		return false, err
 	}
-	return true, o.RecordVM(ctx, found)
+	err = e.record(ctx, m, found)
+	if errors.Is(err, ErrNotAccepted) {
+		return false, nil
+	}
+	return true, err
 }
 
 // outlivesRefusal reports whether a VM that was found has run for so long, and is known well enough,
@@ -218,9 +223,11 @@ func (e *Engine) outlivesRefusal(found cloud.VM) bool {
 // adoptForgotten records the intent with which a VM was found. If the owner's own class does not
 // show the VM, it would not find it in a deletion either: the owner goes on with the class that does,
 // and the error of code TokenUsed says so.
-func (e *Engine) adoptForgotten(ctx context.Context, o Owner, own, with class.Resolved) error {
+func (e *Engine) adoptForgotten(ctx context.Context, m *Machine, own, with class.Resolved) error {
 	if with.Place() != own.Place() {
-		if err := o.RecordClass(ctx, with.Object.Name); err != nil {
+		*m.Noted = ""
+		err := m.save(ctx, func(s *State) { s.Class, s.Account = with.Object.Name, "" })
+		if err != nil {
 			return fmt.Errorf("record class %s: %w", with.Object.Name, err)
 		}
 		return &cloud.Error{
@@ -228,9 +235,9 @@ func (e *Engine) adoptForgotten(ctx context.Context, o Owner, own, with class.Re
 			Err: fmt.Errorf("the VM exists and is of MachineClass %s", with.Object.Name),
 		}
 	}
-	if err := o.RecordIntent(ctx); err != nil {
+	if err := m.recordIntent(ctx); err != nil {
 		return fmt.Errorf("record intent: %w", err)
 	}
-	loggerOf(ctx, o.Ref()).Info("VM adopted that no record names", "class", with.Object.Name)
+	loggerOf(ctx, m.Ref()).Info("VM adopted that no record names", "class", with.Object.Name)
 	return nil
 }

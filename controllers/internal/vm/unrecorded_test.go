@@ -32,7 +32,7 @@ func TestForgottenVMIsOfOwnClass(t *testing.T) {
 		return &account{get: func(cloud.Ref) (cloud.VM, error) { return late, nil }}, nil
 	}
 	o.class, o.others = own, []class.Resolved{other}
-	found, ok, err := env.engine.findUnrecordedVM(t.Context(), o, own)
+	found, ok, err := env.engine.findUnrecordedVM(t.Context(), o.machine(), own)
 	if err != nil || !ok || found.ID != late.ID {
 		t.Fatalf("got VM %q, %v, %v, want %s", found.ID, ok, err, late.ID)
 	}
@@ -74,7 +74,7 @@ func TestForgottenVMInAnyState(t *testing.T) {
 			o.class.Account = func(context.Context) (cloud.Account, error) {
 				return &account{get: func(cloud.Ref) (cloud.VM, error) { return found, nil }}, nil
 			}
-			_, ok, err := env.engine.findUnrecordedVM(t.Context(), o, o.class)
+			_, ok, err := env.engine.findUnrecordedVM(t.Context(), o.machine(), o.class)
 			got := "ask"
 			switch {
 			case cloud.CodeOf(err) == cloud.TokenUsed:
@@ -115,7 +115,7 @@ func TestRefusedLooksAreRepeated(t *testing.T) {
 	}
 	o.class, o.others = own, []class.Resolved{other}
 	look := func() (bool, error) {
-		_, ok, err := env.engine.findUnrecordedVM(t.Context(), o, own)
+		_, ok, err := env.engine.findUnrecordedVM(t.Context(), o.machine(), own)
 		return ok, err
 	}
 	if ok, err := look(); ok || cloud.CodeOf(err) != cloud.Denied {
@@ -140,9 +140,9 @@ func TestAttemptThatARestoreTookBack(t *testing.T) {
 	env.object.attempt = 2
 	made := env.create()
 	env.Advance(time.Minute)
-	env.engine = New(env.Clock, noFormerLeader)
+	env.engine = New(env.Clock, noFormerLeader, nil)
 	env.object.attempt, env.object.ref.ProviderID = 1, ""
-	again, err := env.engine.Ensure(t.Context(), env.object)
+	again, err := env.engine.Ensure(t.Context(), env.object.machine())
 	if err != nil || again.ID != made.ID {
 		t.Errorf("got VM %q, %v, want %s", again.ID, err, made.ID)
 	}

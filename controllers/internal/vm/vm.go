@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
@@ -33,6 +34,7 @@ import (
 type Engine struct {
 	clock        clock.PassiveClock
 	formerLeader func() time.Duration
+	fallback     *fallback.Memory
 
 	mu       sync.Mutex
 	memories map[string]memory
@@ -65,10 +67,11 @@ type memory struct {
 }
 
 // New returns an Engine that remembers nothing. formerLeader returns for how long a
-// request of a former leader may still take effect, see fence.Fence.
-func New(c clock.PassiveClock, formerLeader func() time.Duration) *Engine {
+// request of a former leader may still take effect, see fence.Fence. exhausted is what is known of
+// exhausted classes; nil is nothing.
+func New(c clock.PassiveClock, formerLeader func() time.Duration, exhausted *fallback.Memory) *Engine {
 	return &Engine{
-		clock: c, formerLeader: formerLeader, memories: map[string]memory{}, zones: map[string]*zoneUse{},
+		clock: c, formerLeader: formerLeader, fallback: exhausted, memories: map[string]memory{}, zones: map[string]*zoneUse{},
 		scopes: map[string]scopeUse{}, owners: map[string]map[string]bool{},
 	}
 }

@@ -71,7 +71,7 @@ func TestToken(t *testing.T) {
 func TestEnsureBeginsANewAttemptOnlyAfterTheSettleTime(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, noFormerLeader)
+	e := New(clock, noFormerLeader, nil)
 	a := &account{create: tokenUsed, get: notFound}
 	attempts := []int{}
 	w := wanted(func(_ context.Context, n int) error { attempts = append(attempts, n); return nil })
@@ -101,7 +101,7 @@ func TestEnsureBeginsANewAttemptOnlyAfterTheSettleTime(t *testing.T) {
 
 func TestEnsureAdoptsWhatTheUsedTokenMade(t *testing.T) {
 	t.Parallel()
-	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader)
+	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader, nil)
 	a := &account{create: tokenUsed, get: func(cloud.Ref) (cloud.VM, error) { return cloud.VM{ID: "first"}, nil }}
 	w := wanted(func(context.Context, int) error { t.Error("no attempt may follow: there is a VM"); return nil })
 	if made, err := e.ensure(t.Context(), a, traits, w); err != nil || made.ID != "first" {
@@ -112,7 +112,7 @@ func TestEnsureAdoptsWhatTheUsedTokenMade(t *testing.T) {
 func TestEnsureDoesNothingUnderAnAttemptThatCouldNotBeRecorded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, noFormerLeader)
+	e := New(clock, noFormerLeader, nil)
 	a := &account{create: tokenUsed, get: notFound}
 	boom := errors.New("conflict")
 	w := wanted(func(context.Context, int) error { return boom })
@@ -130,7 +130,7 @@ func TestEnsureDoesNothingUnderAnAttemptThatCouldNotBeRecorded(t *testing.T) {
 func TestAnAbsenceEndsWithACreateThatMayHaveWorked(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock, noFormerLeader)
+	e := New(clock, noFormerLeader, nil)
 	a := &account{create: tokenUsed, get: notFound, del: func(cloud.Ref) (cloud.Deletion, error) {
 		return cloud.Deletion{Done: true}, nil
 	}}
@@ -158,7 +158,7 @@ func TestAnAbsenceEndsWithACreateThatMayHaveWorked(t *testing.T) {
 // goes on. When it is deleted later, its node is drained.
 func TestCreateAfterARemoval(t *testing.T) {
 	t.Parallel()
-	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader)
+	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader, nil)
 	a := &account{
 		del:    func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{}, nil },
 		create: func(cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{ProviderID: "p"}, nil },
@@ -194,7 +194,7 @@ func TestSlowAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock, noFormerLeader)
+			e := New(clock, noFormerLeader, nil)
 			a := &account{
 				create: func(cloud.CreateRequest) (cloud.VM, error) {
 					clock.SetTime(clock.Now().Add(tc.create))
@@ -240,7 +240,7 @@ func TestEnsureAfterARefusalThatSticks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e, attempts := New(clock, noFormerLeader), 0
+			e, attempts := New(clock, noFormerLeader, nil), 0
 			a := &account{get: notFound, create: func(cloud.CreateRequest) (cloud.VM, error) {
 				return cloud.VM{}, &cloud.Error{
 					Code: cloud.Exhausted, Op: "create VM", Remembered: tc.remembered, Err: errors.New("no capacity"),

@@ -30,12 +30,12 @@ type zoneUse struct {
 // or, where the class names several, the least used, which is recorded before. A zone
 // without room is left for the next one in the same pass; the last error is returned
 // when there is none with room.
-func (e *Engine) inZone(ctx context.Context, o Owner, c cloud.Class, wish string,
+func (e *Engine) inZone(ctx context.Context, m *Machine, c cloud.Class, wish string,
 	create func(zone string) (cloud.VM, error),
 ) (cloud.VM, error) {
-	recorded, zones := o.Zone(), c.NamedZones()
+	recorded, zones := m.State.Zone, c.NamedZones()
 	switch {
-	case o.Ref().ProviderID != "":
+	case m.Ref().ProviderID != "":
 		return create(firstOf(wish, recorded))
 	case !c.TakesZone(wish):
 		return cloud.VM{}, notInClass(c, wish)
@@ -46,7 +46,7 @@ func (e *Engine) inZone(ctx context.Context, o Owner, c cloud.Class, wish string
 	for {
 		if !slices.Contains(left, zone) {
 			var err error
-			if zone, err = e.chooseZone(ctx, o, c, left); err != nil {
+			if zone, err = e.chooseZone(ctx, m, c, left); err != nil {
 				return cloud.VM{}, err
 			}
 		}
@@ -72,13 +72,13 @@ func soldOutIn(err error, zone string) bool {
 }
 
 // chooseZone records the one of zones that has the fewest machines of the class.
-func (e *Engine) chooseZone(ctx context.Context, o Owner, c cloud.Class, zones []string) (string, error) {
-	use, err := e.zonesInUse(ctx, o, c)
+func (e *Engine) chooseZone(ctx context.Context, m *Machine, c cloud.Class, zones []string) (string, error) {
+	use, err := e.zonesInUse(ctx, m, c)
 	if err != nil {
 		return "", err
 	}
-	zone := leastUsed(use, zones, o.Ref().OwnerID)
-	if err := o.RecordZone(ctx, zone); err != nil {
+	zone := leastUsed(use, zones, m.Ref().OwnerID)
+	if err := m.save(ctx, func(s *State) { s.Zone = zone }); err != nil {
 		return "", fmt.Errorf("record zone %s: %w", zone, err)
 	}
 	e.mu.Lock()
@@ -107,7 +107,7 @@ func leastUsed(use map[string]int, zones []string, ownerID string) string {
 }
 
 // zonesInUse returns how many machines of the class each zone has.
-func (e *Engine) zonesInUse(ctx context.Context, o Owner, c cloud.Class) (map[string]int, error) {
+func (e *Engine) zonesInUse(ctx context.Context, m *Machine, c cloud.Class) (map[string]int, error) {
 	key, now := classKey(c), e.clock.Now()
 	e.mu.Lock()
 	known := e.zones[key]
@@ -116,16 +116,20 @@ func (e *Engine) zonesInUse(ctx context.Context, o Owner, c cloud.Class) (map[st
 		return maps.Clone(known.machines), nil
 	}
 	e.mu.Unlock()
-	use, err := o.ZonesInUse(ctx)
+	peers, err := m.Peers(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("count machines by zone: %w", err)
 	}
+	known = &zoneUse{counted: now, machines: map[string]int{}}
+	for i := range peers {
+		if !peers[i].Deleting {
+			known.machines[peers[i].Zone]++
+		}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known = &zoneUse{counted: now, machines: map[string]int{}}
-	maps.Copy(known.machines, use)
 	e.zones[key] = known
-	return use, nil
+	return maps.Clone(known.machines), nil
 }
 
 func classKey(c cloud.Class) string { return c.Namespace + "/" + c.Name }

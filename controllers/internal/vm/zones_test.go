@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -119,7 +118,7 @@ func TestZones(t *testing.T) {
 			t.Parallel()
 			env := newLifeEnv(t)
 			tc.given(env)
-			made, err := env.engine.Ensure(t.Context(), env.object)
+			made, err := env.engine.Ensure(t.Context(), env.object.machine())
 			if (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
 				t.Fatalf("%s\nerror %v, want %q", tc.reason, err, tc.fails)
 			}
@@ -146,7 +145,7 @@ func TestZonesSpread(t *testing.T) {
 	for i := range 30 {
 		name := fmt.Sprint("m", i)
 		m := &object{ref: cloud.Ref{Name: name, OwnerID: name, Created: start}, attempt: 1, class: class}
-		made, err := env.engine.Ensure(t.Context(), m)
+		made, err := env.engine.Ensure(t.Context(), m.machine())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,8 +155,8 @@ func TestZonesSpread(t *testing.T) {
 	if want := map[string]int{"sim-1a": 10, "sim-1b": 10, "sim-1c": 10}; !maps.Equal(got, want) {
 		t.Errorf("machines by zone: %v, want %v", got, want)
 	}
-	if counted != 1 {
-		t.Errorf("machines were counted %d times, want once in %v", counted, zoneUseAge)
+	if counted != 2 {
+		t.Errorf("machines were read %d times, want once for zones and once for accounts in %v", counted, zoneUseAge)
 	}
 	env.Advance(zoneUseAge)
 	env.object.use = map[string]int{"sim-1a": 10, "sim-1b": 3, "sim-1c": 10}
@@ -172,30 +171,7 @@ func TestZonesCannotBeCounted(t *testing.T) {
 	env := newLifeEnv(t)
 	env.in("sim-1a", "sim-1b")
 	env.object.useErr = errRefused
-	if _, err := env.engine.Ensure(t.Context(), env.object); !errors.Is(err, errRefused) {
+	if _, err := env.engine.Ensure(t.Context(), env.object.machine()); !errors.Is(err, errRefused) {
 		t.Errorf("error %v, want that of the list", err)
 	}
 }
-
-func (o *object) Zone() string { return o.zone }
-
-func (o *object) ZonesInUse(context.Context) (map[string]int, error) {
-	o.counted++
-	return maps.Clone(o.use), o.useErr
-}
-
-func (o *object) RecordZone(_ context.Context, zone string) error {
-	if o.refuses != "zone "+zone {
-		o.zone = zone
-	}
-	return o.record("zone " + zone)
-}
-
-func (o *object) NoteScope(scope string) { o.noted = scope }
-
-func (o *object) RecordScope(_ context.Context, scope string) error {
-	o.ref.Scope, o.noted = scope, ""
-	return o.record("scope " + scope)
-}
-
-func (o *object) ScopesInUse(context.Context) ([]string, error) { return o.scopes, nil }

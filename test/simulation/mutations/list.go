@@ -66,11 +66,10 @@ func fallbacks() []Mutation {
 			{"controllers/internal/fallback", "(*Memory).Next", Body(`return Candidate{}, false`)},
 		}},
 		{"a class follows without a look for the VM of the one before", []Target{
-			{"controllers/machine", "(*Controller).fallBack", Replace(`fallback.Refusal(e, n, w)`,
+			{"controllers/internal/vm", "(*Engine).FallBack", Replace(`fallback.Refusal(e, n, w)`,
 				`(&cloud.Error{Code: cloud.Exhausted, Op: "create VM", Err: e})`)},
-			{"controllers/machine", "(*Controller).switchClass", Replace(`c.engine.Remove(x, o)`,
-				`cloud.Deletion{Done: true}, error(nil)`)},
-			{"controllers/machine", "(*Controller).adopt", Body(`return false, nil`)},
+			{"controllers/internal/vm", "(*Engine).SwitchClass", Replace(`e.Delete(x, o)`, `(Upkeep{Done: true}), error(nil)`)},
+			{"controllers/internal/vm", "(*Engine).adopt", Body(`return false, nil`)},
 		}},
 		{"no VM is looked for that a restore has made unknown", []Target{
 			{"controllers/internal/vm", "(*Engine).findUnrecordedVM", Body(`return cloud.VM{}, false, nil`)},
@@ -89,7 +88,7 @@ func deletions() []Mutation {
 			{engine, "(*Engine).absenceUncertain", Replace(`t.Sub(m)`, `recv.clock.Since(m)`)},
 		}},
 		{"the finalizer of a Machine is removed while its VM is still being deleted", []Target{
-			{"controllers/machine", "(*Controller).vmRemoved", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
+			{"controllers/machine", "(*Controller).deleteVM", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
 		}},
 	}
 }
@@ -101,7 +100,7 @@ func accounts() []Mutation {
 			{"cloud/wrap", "(*scoped).compare", Begin(`return pair, true, nil`)},
 		}},
 		{"the account of a VM is not recorded", []Target{
-			{"controllers/internal/vm", "Records.Scope", Body(`return ""`)},
+			{"controllers/internal/vm", "ReadState", Replace(`g[machinev1.CloudScopeAnnotation]`, `""`)},
 		}},
 	}
 }
@@ -222,7 +221,7 @@ func clusterAPI() []Mutation {
 	const inframachine = "controllers/inframachine"
 	return []Mutation{
 		{"the VM of an MCMMachine is asked for before that is written down", []Target{
-			{inframachine, "vmOwner.RecordIntent", Body(`return nil`)},
+			{"controllers/internal/vm", "(*Machine).recordIntent", Body(`return nil`)},
 		}},
 		{"an MCMMachine whose VM has vanished gets another", []Target{
 			{inframachine, "(*Controller).vmNotFound", Before(`infrav1.ReasonInstanceNotFound`,
