@@ -52,6 +52,7 @@ func (o vmOwner) Ref() cloud.Ref {
 	return cloud.Ref{
 		Name: m.Name, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID,
 		State: m.Status.LastKnownState, Created: m.CreationTimestamp.Time, Scope: o.Scope(),
+		Object: cloud.Object{UID: string(m.UID), Labels: m.Labels, Annotations: m.Annotations},
 	}
 }
 
