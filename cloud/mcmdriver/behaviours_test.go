@@ -192,8 +192,8 @@ func TestEitherOfTwoKeys(t *testing.T) {
 		creds  cloud.Credentials
 		want   string
 	}{
-		"New":     {"the key of today", cloud.Credentials{"url": []byte("u"), "token": []byte("t")}, "[]"},
-		"Old":     {"the key of before", cloud.Credentials{"url": []byte("u"), "apiToken": []byte("t")}, "[]"},
+		"New": {"the key of today", cloud.Credentials{"url": []byte("u"), "token": []byte("t")}, "[]"},
+		"Old": {"the key of before", cloud.Credentials{"url": []byte("u"), "apiToken": []byte("t")}, "[]"},
 		"Neither": {"blank is missing", cloud.Credentials{"url": []byte("u"), "token": []byte(" \n")}, "[token: is missing in " +
 			"the Secret; add one of token, apiToken]"},
 		"Nothing": {"sorted by field", nil, "[token: is missing in the Secret; add one of token, apiToken url: is missing " +
