@@ -44,6 +44,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 			"the name of machine %s %s; give its MachineSet another name", r.Name, wrong)
 	}
 	r.UserData, r.Annotations = slices.Clone(r.UserData), maps.Clone(r.Annotations)
+	r.Object = cloned(r.Object)
 	note := func(what string) error {
 		if ctx.Err() != nil {
 			return ctx.Err() // no one waits any more
@@ -54,6 +55,12 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 		return a.ensure(ctx, r, note)
 	})
 	return vm, failedCreate("create machine", r.Class, err)
+}
+
+// cloned is o for a call that may outlive its caller.
+func cloned(o cloud.Object) cloud.Object {
+	o.Labels, o.Annotations = maps.Clone(o.Labels), maps.Clone(o.Annotations)
+	return o
 }
 
 func turnOf(r cloud.Ref) string { return r.Class.Namespace + "/" + r.Name }
@@ -110,6 +117,9 @@ func (a *account) settling(r cloud.CreateRequest) time.Duration {
 	return max(0, asked.Add(a.driver.traits.Cloud.Settle).Sub(a.driver.traits.Now()))
 }
 
+// mayHaveMade reports whether a VM was asked for, as far as the note of the last attempt says, and not refused.
+func mayHaveMade(state string) bool { return state != "" && !strings.HasSuffix(state, " "+refused) }
+
 // initialize finishes the configuration of the VM in f, where the driver has such a step.
 func (a *account) initialize(ctx context.Context, r cloud.Ref, f *found, in request) (cloud.VM, error) {
 	done, err := a.driver.methods.initialize(ctx, in)
@@ -134,8 +144,8 @@ func (a *account) initialize(ctx context.Context, r cloud.Ref, f *found, in requ
 }
 
 // find returns the VM of r, or nil if there is none. A driver that cannot look one up without
-// its providerID, or at all, lists those of the class. A VM with another providerID than r's is not r's: some
-// drivers look by name alone, or show any VM where there is no name.
+// its providerID, or at all, lists those of the class; so it is done without a name, for which some drivers show
+// any VM.
 func (a *account) find(ctx context.Context, r cloud.Ref) (*found, error) {
 	if r.Name == "" {
 		return a.findListed(ctx, r)
@@ -145,9 +155,6 @@ func (a *account) find(ctx context.Context, r cloud.Ref) (*found, error) {
 	f := &found{response: orEmpty(out), uninitialized: code == codeUninitialized}
 	switch {
 	case err == nil, f.uninitialized:
-		if !a.isOf(r, f.ProviderID) {
-			return nil, nil //nolint:nilnil // none is no error
-		}
 		return f, nil
 	case code == codeUnimplemented, a.mayMiss(r) && (code == codeNotFound || code == codeInvalidArgument):
 		f, listErr := a.findListed(ctx, r)
@@ -236,6 +243,7 @@ func (a *account) vm(r cloud.Ref, f *found) (cloud.VM, error) {
 // Get returns the VM as the driver shows it.
 func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	const op = "look up machine"
+	r.Object = cloned(r.Object)
 	f, err := promptly(ctx, func() (*found, error) { return a.find(ctx, r) })
 	if err != nil {
 		return cloud.VM{}, failed(op, err)
@@ -249,10 +257,11 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 // Delete asks the driver to delete the VM and looks whether it is gone: some of MCM's
 // drivers return before it is.
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
+	r.Object = cloned(r.Object)
 	d, err := do(ctx, a.calls, turnOf(r), func(ctx context.Context) (cloud.Deletion, error) {
 		gone, err := a.remove(ctx, &r)
-		if r.ProviderID == "" && r.State == "" && isUnreadable(err) {
-			return cloud.Deletion{Done: true}, nil // the driver could never read the class, so that it made nothing
+		if r.ProviderID == "" && !mayHaveMade(r.State) && isUnreadable(err) {
+			return cloud.Deletion{Done: true}, nil
 		}
 		if gone || err != nil {
 			return cloud.Deletion{Done: gone}, err
@@ -289,14 +298,15 @@ func (a *account) remove(ctx context.Context, r *cloud.Ref) (gone bool, err erro
 	switch code, _ := statusOf(err); {
 	case code == codeNotFound:
 		return true, nil
-	case code == codeInvalidArgument && missed && r.ProviderID == "" && r.State != "":
+	case code == codeInvalidArgument && missed && r.ProviderID == "" && mayHaveMade(r.State):
 		return false, nil
 	}
 	return false, err
 }
 
 // left is find after the driver has deleted the VM of r. A driver that cannot tell by then that it
-// is gone is asked for a list.
+// is gone is asked for a list. A VM with another providerID is not what is left: drivers that look by
+// name alone show it.
 func (a *account) left(ctx context.Context, r cloud.Ref) (*found, error) {
 	f, err := a.find(ctx, r)
 	if code, _ := statusOf(err); code == "Internal" || code == "Unknown" {
@@ -304,6 +314,9 @@ func (a *account) left(ctx context.Context, r cloud.Ref) (*found, error) {
 		if failed == nil {
 			return listed, nil
 		}
+	}
+	if f != nil && !a.isOf(r, f.ProviderID) {
+		return nil, nil //nolint:nilnil // none is no error
 	}
 	return f, err
 }

@@ -51,6 +51,7 @@ type behaviour struct {
 	showsAny     bool // without a name, the status is that of the first VM
 	wraps        bool // the driver writes text around its codes
 	nothingToAsk bool // there is neither a status nor a name to look for
+	readsLate    bool // only a request for a VM and a deletion read the class, and refuse it as InvalidArgument
 }
 
 // stub is a driver with its cloud.
@@ -76,6 +77,9 @@ func (s *stub) fail(code, format string, args ...any) error {
 func (s *stub) read(c *class) error {
 	var spec struct{ Size string }
 	if err := json.Unmarshal(c.ProviderSpec, &spec); err != nil {
+		if s.readsLate {
+			return s.fail("InvalidArgument", "%v", err)
+		}
 		return s.fail("Internal", "%v", err)
 	}
 	return nil
@@ -157,6 +161,9 @@ func (s *stub) GetMachineStatus(_ context.Context, in *onVM) (*shown, error) {
 	if s.nothingToAsk {
 		return nil, s.fail("Unimplemented", "there is no status")
 	}
+	if s.readsLate {
+		in.MachineClass.ProviderSpec = []byte("{}")
+	}
 	id, err := s.find(in)
 	switch {
 	case err != nil && s.goneInternal && in.Machine.Spec.ProviderID != "":
@@ -170,7 +177,7 @@ func (s *stub) GetMachineStatus(_ context.Context, in *onVM) (*shown, error) {
 func (s *stub) ListMachines(_ context.Context, in *onClass) (*list, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.read(in.MachineClass); err != nil {
+	if err := s.read(in.MachineClass); err != nil && !s.readsLate {
 		return nil, err
 	}
 	return &list{maps.Clone(s.vms)}, nil
@@ -194,10 +201,14 @@ func TestEitherOfTwoKeys(t *testing.T) {
 	}{
 		"New": {"the key of today", cloud.Credentials{"url": []byte("u"), "token": []byte("t")}, "[]"},
 		"Old": {"the key of before", cloud.Credentials{"url": []byte("u"), "apiToken": []byte("t")}, "[]"},
-		"Neither": {"blank is missing", cloud.Credentials{"url": []byte("u"), "token": []byte(" \n")}, "[token: is missing in " +
-			"the Secret; add one of token, apiToken]"},
-		"Nothing": {"sorted by field", nil, "[token: is missing in the Secret; add one of token, apiToken url: is missing " +
-			"in the Secret; add it]"},
+		"Neither": {
+			"blank is missing", cloud.Credentials{"url": []byte("u"), "token": []byte(" \n")},
+			"[token: is missing in the Secret; add one of token, apiToken]",
+		},
+		"Nothing": {
+			"sorted by field", nil,
+			"[token: is missing in the Secret; add one of token, apiToken url: is missing in the Secret; add it]",
+		},
 	} {
 		if got := fmt.Sprint(d.CheckSecret(cloud.Class{}, tc.creds)); got != tc.want {
 			t.Errorf("%s: %s: got %s, want %s", name, tc.reason, got, tc.want)
@@ -215,13 +226,14 @@ func TestBehaviours(t *testing.T) {
 		"AsDocumented":    {"VMs are found by providerID and by name", behaviour{}},
 		"OnlyByID":        {"without a providerID there is nothing to look for", behaviour{byID: true}},
 		"RefusesEmpty":    {"an empty providerID cannot be decoded", behaviour{byID: true, refusesEmpty: true}},
-		"QuietWithoutID":  {"a deletion without a providerID is believed to be done", behaviour{byID: true, keepsQuiet: true}},
+		"QuietWithoutID":  {"such a deletion is said to be done", behaviour{byID: true, keepsQuiet: true}},
 		"NeedsUID":        {"what it makes is owned by the Machine", behaviour{needsUID: true}},
 		"GoneIsInternal":  {"the cloud's 404 is not told apart", behaviour{byID: true, goneInternal: true}},
 		"ShowsAny":        {"an empty name in a query matches every VM", behaviour{showsAny: true}},
 		"WrapsCodes":      {"MCM reads codes out of any text", behaviour{wraps: true}},
 		"WithoutStatus":   {"the list is all that there is", behaviour{nothingToAsk: true}},
-		"SeveralTogether": {"as a bare metal cloud's", behaviour{byID: true, keepsQuiet: true, goneInternal: true, wraps: true}},
+		"ReadsLate":       {"status and list need no class", behaviour{readsLate: true}},
+		"SeveralTogether": {"bare metal", behaviour{byID: true, keepsQuiet: true, goneInternal: true, wraps: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
