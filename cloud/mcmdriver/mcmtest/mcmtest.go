@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,7 @@ type kit struct {
 	class   cloud.Class
 	account cloud.Account
 	state   map[string]string // what was noted last, by machine
+	prefix  string            // of the names: some drivers remember those of the whole process
 }
 
 // Run plays the lives of Machines as subtests, each on a harness of its own.
@@ -58,7 +60,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 		"Refusals": (*kit).refusals, "Roll": (*kit).roll, "SecondVM": (*kit).secondVM, "ClassGone": (*kit).classGone,
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &kit{Harness: newHarness(t), state: map[string]string{}}
+			k := &kit{Harness: newHarness(t), state: map[string]string{}, prefix: strings.ToLower(name) + "-"}
 			k.class, k.account = k.open(t, k.Spec)
 			play(k, t)
 		})
@@ -79,7 +81,7 @@ func (k *kit) open(t *testing.T, spec json.RawMessage) (cloud.Class, cloud.Accou
 // ref is the VM of a Machine, as the native API asks for it.
 func (k *kit) ref(name, providerID string) cloud.Ref {
 	return cloud.Ref{
-		Name: name, OwnerID: "owner-of-" + name, ProviderID: providerID, Class: k.class, State: k.state[name],
+		Name: k.prefix + name, OwnerID: "owner-of-" + name, ProviderID: providerID, Class: k.class, State: k.state[name],
 		Object: cloud.Object{UID: "uid-of-" + name, Labels: map[string]string{"name": name}},
 	}
 }
@@ -128,6 +130,9 @@ func (k *kit) removed(t *testing.T, r cloud.Ref) {
 // wants compares the VMs in the cloud.
 func (k *kit) wants(t *testing.T, why string, names ...string) {
 	t.Helper()
+	for i := range names {
+		names[i] = k.prefix + names[i]
+	}
 	if got := slices.Sorted(slices.Values(k.VMs())); !slices.Equal(got, names) {
 		t.Errorf("%s: the cloud has the VMs %v, want %v", why, got, names)
 	}
@@ -200,9 +205,9 @@ func (k *kit) secondVM(t *testing.T) {
 	}
 	k.made(t, "m0")
 	k.made(t, "m1")
-	second := k.Second("m1")
+	second := k.Second(k.prefix + "m1")
 	r := k.ref("", second)
-	r.Object = cloud.Object{}
+	r.Name, r.Object = "", cloud.Object{}
 	k.removed(t, r)
 	k.wants(t, "the second VM is removed", "m0", "m1")
 	k.removed(t, r)
