@@ -84,6 +84,8 @@ test: ## lint, verify, and every test that needs Go, make and git alone
 	@$(STEP) tests $(MAKE) tests
 	@$(STEP) monitoring $(SHELL) -c '$(MONITORING_TEST)'
 	@$(STEP) tracing $(SHELL) -c '$(TRACING_TEST)'
+	@$(STEP) mcmdriver $(SHELL) -c '$(MCMDRIVER_TEST)'
+	@$(STEP) outside $(SHELL) -c '$(OUTSIDE_TEST)'
 
 # What is built on top of these is tested without the race detector. Of the calls that a fault can hit in the kit, two
 # are drawn for the clouds whose doubles need seconds for each; make conformance CLOUD=x tries all.
@@ -102,6 +104,7 @@ test-real: ## tests against real services, Cluster API's managers, a browser, a 
 	@export MIGRATION_KILL_STEP=3; $(STEP) capi $(SHELL) -c '$(CAPI_TEST)'
 	@$(STEP) chart $(SHELL) -c '$(CHART_TEST)'
 	@$(STEP) bootdata $(SHELL) -c '$(BOOTDATA_TEST)'
+	@$(STEP) published $(SHELL) -c '$(PUBLISHED_TEST)'
 	@$(STEP) site $(SHELL) -c '$(SITE_TEST)'
 	@$(STEP) guest test/guests/within $${GUEST_END:-3600}
 
@@ -174,6 +177,9 @@ CAPI_TEST = cd test/e2e/capi && $(MODULE_TEST)
 CHART_TEST = cd test/e2e/chart && $(MODULE_TEST)
 MONITORING_TEST = cd test/monitoring && $(MODULE_TEST)
 TRACING_TEST = cd test/tracing && $(MODULE_TEST)
+MCMDRIVER_TEST = cd cloud/mcmdriver && $(MODULE_TEST)
+OUTSIDE_TEST = cd test/outside && "$(CURDIR)/out/bin/gotest" -count=1 -timeout 45m .
+PUBLISHED_TEST = cd test/outside && "$(CURDIR)/out/bin/gotest" -count=1 -timeout 45m ./published
 BOOTDATA_TEST = cd test/bootdata && $(MODULE_TEST)
 SITE_TEST = cd docs/site && $(MODULE_TEST)
 
@@ -242,7 +248,7 @@ verify: ## generated files, formatting and go.mod are clean
 .PHONY: lint
 lint: ## the linters and formatters of .golangci.yml, vet among them
 	@$(LINT) run ./...
-	@for module in test/e2e/capi test/e2e/chart test/monitoring test/tracing test/bootdata docs/site; do (cd "$$module" && $(LINT) run ./...); done
+	@for module in cloud/mcmdriver test/outside test/e2e/capi test/e2e/chart test/monitoring test/tracing test/bootdata docs/site; do (cd "$$module" && $(LINT) run ./...); done
 
 .PHONY: docs
 docs: ## out/docs: the documentation as a site with search, which needs no server

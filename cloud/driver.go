@@ -223,6 +223,16 @@ type Ref struct {
 	// Scope is what Scoper.Scope said when the VM was asked for, or first seen; empty if that is
 	// not known. It is compared in package wrap, once for all clouds.
 	Scope string
+
+	// Object is the machine object, for Legacy drivers, which are handed one; zero where the
+	// caller has none. What is made for the machine is never found by it.
+	Object Object
+}
+
+// Object is what an object's metadata says beside its name. Its maps are never modified.
+type Object struct {
+	UID                 string
+	Labels, Annotations map[string]string
 }
 
 // TagPrefix begins the keys of CreateRequest.Tags; the rest of a key is letters,

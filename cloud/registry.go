@@ -79,9 +79,13 @@ func (r *Registry) Names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Driver returns the driver of that name, whatever its case. Code Invalid when
+// Driver returns the driver of that name, whatever its case. No name is the only driver that there is, as
+// in a manager with one cloud of MCM's, which never asks for the name. Code Invalid when
 // there is none; the error names those that there are.
 func (r *Registry) Driver(name string) (Driver, error) {
+	if names := r.Names(); name == "" && len(names) == 1 {
+		name = names[0]
+	}
 	if d := r.drivers[strings.ToLower(name)]; d != nil {
 		return d, nil
 	}

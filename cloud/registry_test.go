@@ -99,6 +99,9 @@ func TestRegistryFindsDrivers(t *testing.T) {
 	if _, err := r.Driver("aws"); cloud.CodeOf(err) != cloud.Invalid || !strings.Contains(err.Error(), "Fake") {
 		t.Errorf("driver aws: got %v, want Invalid and the names that there are", err)
 	}
+	if got, err := r.Driver(""); err != nil || got != cloud.Driver(d) {
+		t.Errorf("no name, where there is one driver: %v, %v", got, err)
+	}
 	if diff := cmp.Diff([]string{"Fake"}, r.Names()); diff != "" {
 		t.Errorf("names: -want +got: %s", diff)
 	}
@@ -106,6 +109,14 @@ func TestRegistryFindsDrivers(t *testing.T) {
 	other.traits = cloud.Traits{Name: "Other", Aliases: []string{"FAKE"}}
 	if _, err := cloud.NewRegistry([]cloud.Driver{d, other}, time.Now); err == nil {
 		t.Error("two drivers of one name are accepted")
+	}
+	other.traits.Aliases = nil
+	two, err := cloud.NewRegistry([]cloud.Driver{d, other}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.Driver(""); cloud.CodeOf(err) != cloud.Invalid {
+		t.Errorf("no name, where there are two drivers: got %v, want Invalid", err)
 	}
 }
 

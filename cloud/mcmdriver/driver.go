@@ -47,6 +47,14 @@ type Traits struct {
 
 	// Secret are the entries of the Secret without which the driver cannot log in.
 	Secret []string
+	// SecretAny are groups of entries of which the driver takes any, as where a key was renamed: a
+	// Secret has to have one of each group. Nil and an empty group ask for nothing.
+	SecretAny [][]string
+
+	// FindsByName reports whether GetMachineStatus and DeleteMachine find the VM of a Machine
+	// without a providerID by the Machine's name. For drivers that do not, ListMachines is asked, too, before
+	// a VM is made, and before it is believed that there was none.
+	FindsByName bool
 
 	// Describe returns what a provider spec is about, and what is wrong with it. Nil
 	// describes nothing and accepts every JSON object; the driver then judges when a
@@ -144,6 +152,16 @@ func (d *driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Pro
 			})
 		}
 	}
+	for _, group := range d.traits.SecretAny {
+		given := func(key string) bool { return len(bytes.TrimSpace(creds[key])) > 0 }
+		if len(group) > 0 && !slices.ContainsFunc(group, given) {
+			problems = append(problems, cloud.Problem{
+				Severity: cloud.BlocksAll, Field: group[0],
+				Message: "is missing in the Secret; add one of " + strings.Join(group, ", "),
+			})
+		}
+	}
+	slices.SortStableFunc(problems, func(a, b cloud.Problem) int { return strings.Compare(a.Field, b.Field) })
 	return problems
 }
 

@@ -13,6 +13,9 @@ const (
 	codeNotFound      = "NotFound"
 	codeUnimplemented = "Unimplemented"
 	codeUninitialized = "Uninitialized"
+
+	codeInvalidArgument = "InvalidArgument"
+	codeOutOfRange      = "OutOfRange"
 )
 
 // statusOf returns the code and the message of MCM's error in err's chain; empty if there
@@ -40,8 +43,8 @@ func statusOf(err error) (code, message string) {
 // again with back-off.
 var codes = map[string]cloud.Code{
 	codeNotFound:        cloud.NotFound,
-	"InvalidArgument":   cloud.Invalid,
-	"OutOfRange":        cloud.Invalid,
+	codeInvalidArgument: cloud.Invalid,
+	codeOutOfRange:      cloud.Invalid,
 	"PermissionDenied":  cloud.Denied,
 	"Unauthenticated":   cloud.Denied,
 	"ResourceExhausted": cloud.Exhausted,
@@ -49,6 +52,25 @@ var codes = map[string]cloud.Code{
 	"Aborted":           cloud.Unavailable,
 	"DeadlineExceeded":  cloud.Unavailable,
 	"Canceled":          cloud.Unavailable,
+}
+
+// isRefusal reports whether err is the answer of a cloud that did not carry out a request for a VM. The other
+// codes, and errors without one, leave open whether it did.
+func isRefusal(err error) bool {
+	code, _ := statusOf(err)
+	switch codes[code] {
+	case cloud.Invalid, cloud.Denied, cloud.Exhausted:
+		return true
+	default:
+		return false
+	}
+}
+
+// isUnreadable reports whether err is about a class that the driver cannot decode, or does not accept: it has
+// called no cloud then. Drivers report what they cannot decode with any code.
+func isUnreadable(err error) bool {
+	code, message := statusOf(err)
+	return code == codeInvalidArgument || code == codeOutOfRange || strings.Contains(message, "json: cannot unmarshal")
 }
 
 // failedCreate returns the error of a request that makes something as one of package cloud;

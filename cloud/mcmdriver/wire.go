@@ -86,6 +86,7 @@ func convert(from, to any) error {
 type metadata struct {
 	Name              string            `json:"name"`
 	Namespace         string            `json:"namespace,omitempty"`
+	UID               string            `json:"uid,omitempty"`
 	Labels            map[string]string `json:"labels,omitempty"`
 	Annotations       map[string]string `json:"annotations,omitempty"`
 	CreationTimestamp *time.Time        `json:"creationTimestamp,omitempty"`
@@ -119,7 +120,10 @@ func (a *account) boot(in request, userData []byte) {
 // annotations.
 func (a *account) machine(r cloud.Ref, annotations map[string]string, userData []byte) request {
 	out := a.class(r.Class, userData)
-	m := metadata{Name: r.Name, Namespace: r.Class.Namespace}
+	m := metadata{
+		Name: r.Name, Namespace: r.Class.Namespace,
+		UID: r.Object.UID, Labels: r.Object.Labels, Annotations: r.Object.Annotations,
+	}
 	if !r.Created.IsZero() {
 		created := r.Created.UTC().Truncate(time.Second)
 		m.CreationTimestamp = &created

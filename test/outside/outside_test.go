@@ -51,7 +51,9 @@ func newModule(t *testing.T) string {
 		t.Fatal(err)
 	}
 	mod = bytes.Replace(mod, []byte("module "+ours), []byte("module example.com/outside"), 1)
-	mod = fmt.Appendf(mod, "\nrequire %s v0.0.0\n\nreplace %[1]s => %s\n", ours, root)
+	for _, dir := range []string{"", "/cloud/mcmdriver"} {
+		mod = fmt.Appendf(mod, "\nrequire %s v0.1.0\n\nreplace %[1]s => %s\n", ours+dir, filepath.Join(root, dir))
+	}
 	for name, text := range map[string][]byte{"go.mod": mod, "go.sum": sums} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)

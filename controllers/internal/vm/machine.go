@@ -172,6 +172,9 @@ func (m *Machine) Ref() cloud.Ref {
 		Name: m.Object.GetName(), OwnerID: cmp.Or(m.State.OwnerID, string(m.Object.GetUID())),
 		ProviderID: m.State.ProviderID, State: m.State.Checkpoint, Created: m.Object.GetCreationTimestamp().Time,
 		Scope: m.State.Account,
+		Object: cloud.Object{
+			UID: string(m.Object.GetUID()), Labels: m.Object.GetLabels(), Annotations: m.Object.GetAnnotations(),
+		},
 	}
 	if own := m.insteadOf; own != nil && ref.ProviderID == "" && own.ClassErr == nil &&
 		own.Class.Place() != m.Class.Place() {

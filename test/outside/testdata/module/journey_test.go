@@ -109,6 +109,9 @@ func (j journey) travel(t *testing.T, provider, url string) {
 	if len(vms) != 1 || made.Spec.ProviderID != "memory:///"+vms[0].ID || strings.Contains(string(vms[0].UserData), "<<") {
 		t.Fatalf("providerID %s, VMs %+v, want one of that id with finished boot data", made.Spec.ProviderID, vms)
 	}
+	if uid := vms[0].Tags[legacy.UIDTag]; provider == legacy.Provider && uid != string(made.UID) {
+		t.Errorf("the driver was handed a Machine with UID %q, want %s", uid, made.UID)
+	}
 	j.join(t, made.Spec.ProviderID)
 	j.await(t, "it runs", func(m *machinev1.Machine) bool {
 		return m.Status.CurrentStatus.Phase == machinev1.MachineRunning

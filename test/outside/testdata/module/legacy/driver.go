@@ -20,6 +20,9 @@ import (
 
 const prefix = "memory:///"
 
+// UIDTag is the tag of a VM with the UID of its Machine.
+const UIDTag = "machine-uid"
+
 // Driver is the driver.
 type Driver struct{ HTTP *http.Client }
 
@@ -44,7 +47,7 @@ func (d *Driver) CreateMachine(ctx context.Context, r *mcm.CreateMachineRequest)
 	if err != nil {
 		return nil, err
 	}
-	tags := map[string]string{"cluster": spec.Cluster, "role": spec.Role}
+	tags := map[string]string{"cluster": spec.Cluster, "role": spec.Role, UIDTag: string(r.Machine.UID)}
 	maps.Copy(tags, r.Machine.Spec.NodeTemplateSpec.Annotations)
 	vm, err := c.Create(ctx, memory.VM{
 		Name: r.Machine.Name, Zone: spec.Zone, Type: spec.Type, Tags: tags, UserData: r.Secret.Data["userData"],

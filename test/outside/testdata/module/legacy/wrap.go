@@ -23,6 +23,7 @@ func NewDriver(transport http.RoundTripper, now func() time.Time) cloud.Driver {
 		ProviderIDPrefix: prefix,
 		NodeProviderID:   func(providerID string) string { return providerID },
 		Secret:           []string{"key"},
+		FindsByName:      true,
 		Describe: func(raw json.RawMessage) (mcmdriver.Description, []cloud.Problem) {
 			s, problems := memory.ParseSpec(raw)
 			return mcmdriver.Description{Zone: s.Zone, InstanceType: s.Type, Owner: s.Cluster + "/" + s.Role}, problems

@@ -1,0 +1,3 @@
+// Package published runs published drivers of Machine Controller Manager, as their modules are, through package
+// mcmdriver.
+package published
