@@ -74,8 +74,8 @@ func (r *Report) placed(page string) string {
 
 func (r *Report) section() string {
 	var b strings.Builder
-	b.WriteString(heading + "\n`TestParity` gives both drivers the same classes and compares what the cloud is asked for; " +
-		"the test writes this section.\n\n| Cases | Equal | Refused by both | Decided otherwise |\n|---|---|---|---|\n")
+	b.WriteString(heading + "\n`TestParity` gives both drivers the same classes and compares what the cloud is asked " +
+		"for; the test writes this section.\n\n| Cases | Equal | Refused by both | Decided otherwise |\n|---|---|---|---|\n")
 	fmt.Fprintf(&b, "| %d | %d | %d | %d |\n", r.Equal+r.Refused+r.Decided, r.Equal, r.Refused, r.Decided)
 	if len(r.reasons) > 0 {
 		b.WriteString("\n| Decided otherwise because | Cases |\n|---|---|\n")
