@@ -1,13 +1,10 @@
 package cloudtest
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -15,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/parity"
 )
 
 // Parity compares a driver with that of Machine Controller Manager for the same cloud: what MCM's
@@ -51,26 +49,29 @@ type ParityDecision struct {
 	Reason string // required
 }
 
-// Run compares all cases, and logs how many there are and how many differ.
+// Run compares all cases. It fails unless the page of the cloud shows how many are equal and how many differ.
 func (p Parity) Run(t *testing.T) {
 	t.Helper()
-	cases, equal, decided, used := p.cases(t), 0, 0, map[int]bool{}
-	for _, c := range cases {
-		otherwise, wrong := 0, 0
-		for _, d := range p.compare(t, c) {
+	var report parity.Report
+	used := map[int]bool{}
+	for _, c := range parity.Read[ParityCase](t, p.File) {
+		var reasons []string
+		found := p.compare(t, c)
+		for _, d := range found {
 			at := slices.IndexFunc(p.Decisions, func(o ParityDecision) bool { return o.allows(c.Case, d.path) })
 			if at < 0 {
 				t.Errorf("%s: %s: MCM has %s, the driver %s", c.Case, d.path, d.mcm, d.ours)
-				wrong++
 				continue
 			}
-			used[at], otherwise = true, otherwise+1
+			used[at], reasons = true, append(reasons, p.Decisions[at].Reason)
 		}
 		switch {
-		case otherwise+wrong == 0:
-			equal++
-		case wrong == 0:
-			decided++
+		case len(found) > 0:
+			report.Decide(reasons...)
+		case len(c.MCM) == 0:
+			report.Refused++
+		default:
+			report.Equal++
 		}
 	}
 	for i, d := range p.Decisions {
@@ -78,25 +79,9 @@ func (p Parity) Run(t *testing.T) {
 			t.Errorf("decision %+v: no case needs it, or it has no reason", d)
 		}
 	}
-	t.Logf("parity with MCM: %d cases, %d equal, %d decided otherwise", len(cases), equal, decided)
-}
-
-func (p Parity) cases(t testing.TB) (all []ParityCase) {
-	t.Helper()
-	text, err := os.ReadFile(p.File)
-	if err != nil {
-		t.Fatal(err)
+	if !t.Failed() {
+		report.Shown(t)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, len(text)+1)
-	for lines.Scan() {
-		var c ParityCase
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			t.Fatalf("%s: case %d: %v", p.File, len(all), err)
-		}
-		all = append(all, c)
-	}
-	return all
 }
 
 // difference is a value that differs; one that is missing is empty.

@@ -57,13 +57,13 @@ type Suite struct {
 	Decisions map[string]Decision
 }
 
-// Run fails unless for each class the driver asks for what MCM's driver asked for, or differs as decided. It logs
-// how many are equal and how many are decided otherwise.
+// Run fails unless for each class the driver asks for what MCM's driver asked for, or differs as decided, and the page
+// of the cloud shows how many are equal and how many are decided otherwise.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
-	decisions, count := maps.Clone(s.Decisions), map[string]int{}
-	cases := read(t, s.File)
-	for _, c := range cases {
+	decisions := maps.Clone(s.Decisions)
+	var report Report
+	for _, c := range Read[Case](t, s.File) {
 		ours, refused := s.Ours(t, c)
 		c.MCM, ours = s.normalized(c.MCM), s.normalized(ours)
 		verdict, differences := compare(c, ours, refused)
@@ -73,16 +73,21 @@ func Run(t *testing.T, s Suite) {
 		case decided && (decision.Reason == "" || !slices.Equal(differences, decision.Differences)):
 			t.Errorf("%s: got %s %q, want %q because %q", c.Name, verdict, differences, decision.Differences, decision.Reason)
 		case decided:
-			verdict = "decided otherwise"
+			report.Decide(decision.Reason)
 		case len(differences) > 0:
 			t.Errorf("%s: %s: %q", c.Name, verdict, differences)
+		case verdict == Refused:
+			report.Refused++
+		default:
+			report.Equal++
 		}
-		count[verdict]++
 	}
 	for name := range decisions {
 		t.Errorf("no case is called %q", name)
 	}
-	t.Logf("%d cases: %v", len(cases), count)
+	if !t.Failed() {
+		report.Shown(t)
+	}
 }
 
 func (s Suite) normalized(requests []Request) (all []Request) {
@@ -135,18 +140,17 @@ func compare(c Case, ours []Request, refused error) (verdict string, differences
 	return Equal, nil
 }
 
-// read returns the cases of a file.
-func read(t *testing.T, file string) []Case {
+// Read returns the cases of a file that has one on each line.
+func Read[C any](t testing.TB, file string) (all []C) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []Case
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, len(text)+1)
 	for lines.Scan() {
-		var c Case
+		var c C
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			t.Fatalf("%s, line %d: %v", file, len(all)+1, err)
 		}
