@@ -51,6 +51,8 @@ func (e *Engine) FallBack(ctx context.Context, m *Machine, failure error) (messa
 // believed as in a deletion: a token means nothing in another account. Done means that the machine goes on: with the
 // other class, or with its own, where keeps is set and a VM of that runs after all, as after a restore of the API
 // server. One write changes class and attempt, so that the class on record is always that of whatever was asked for.
+//
+//nolint:revive // keeps is a fact about the class, not a mode
 func (e *Engine) SwitchClass(ctx context.Context, m *Machine, to string, keeps bool) (Upkeep, error) {
 	done := Upkeep{Done: true, RetryAfter: time.Millisecond}
 	if to != m.State.Class {

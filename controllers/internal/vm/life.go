@@ -166,7 +166,9 @@ func (e *Engine) usableClass(ctx context.Context, m *Machine) (cloud.Account, cl
 // prepare completes the request for a VM that is not known to exist, and persists
 // the intent. Boot data can cost requests, so the account is asked first whether
 // it would take the call.
-func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved class.Resolved, m *Machine, w *want) error {
+func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved class.Resolved, m *Machine,
+	w *want,
+) error {
 	if !w.Spent {
 		w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
 		if err := cloud.Admit(ctx, account, w.Request); err != nil {

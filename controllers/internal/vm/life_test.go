@@ -444,7 +444,8 @@ func TestRemove(t *testing.T) {
 			if !tc.recorded {
 				env.object.ref.ProviderID = ""
 			}
-			if d, err := env.engine.Remove(t.Context(), env.object.machine()); err != nil || d.Done || len(env.cloud.VMs()) != 0 {
+			d, err := env.engine.Remove(t.Context(), env.object.machine())
+			if err != nil || d.Done || len(env.cloud.VMs()) != 0 {
 				t.Errorf("%+v, %v, %d VMs: want it deleted, and that not believed yet. %s", d, err, len(env.cloud.VMs()),
 					tc.reason)
 			}

@@ -107,7 +107,8 @@ type Peer struct {
 func ReadState(o client.Object) State {
 	get := o.GetAnnotations()
 	s := State{
-		OwnerID: get[machinev1.OwnerIDAnnotation], Attempt: 1, Foreign: get[machinev1.CreateAttemptAnnotation] == AttemptUnknown,
+		OwnerID: get[machinev1.OwnerIDAnnotation],
+		Attempt: 1, Foreign: get[machinev1.CreateAttemptAnnotation] == AttemptUnknown,
 		NextClass: get[machinev1.NextClassAnnotation], Zone: get[machinev1.ZoneAnnotation],
 		Account: get[machinev1.CloudScopeAnnotation], Tags: get[machinev1.AppliedTagsAnnotation],
 		BootData: get[machinev1.BootDataAnnotation] != "", LoadBalancers: get[machinev1.LoadBalancersAnnotation],

@@ -11,7 +11,8 @@ import (
 // static has the object want a static address.
 func (o *object) static() *Machine {
 	m := o.machine()
-	m.Request.Network = []cloud.Interface{{Addresses: []cloud.StaticAddress{{Prefix: netip.MustParsePrefix("10.0.0.5/24")}}}}
+	address := cloud.StaticAddress{Prefix: netip.MustParsePrefix("10.0.0.5/24")}
+	m.Request.Network = []cloud.Interface{{Addresses: []cloud.StaticAddress{address}}}
 	return m
 }
 

@@ -27,7 +27,7 @@ func FollowsTags(o client.Object) bool {
 // created, given the last one: the keys that it may get. first is set if no request for the
 // VM has been sent yet. Only the first request, and one like the last, makes it certain which
 // tags the VM has. There is no record of a VM whose class has never let it follow its tags.
-func recordForCreate(r class.Resolved, last string, first bool) string { //nolint:revive // what is known of the VM
+func recordForCreate(r class.Resolved, last string, first bool) string {
 	tagger, ok := r.Driver.(cloud.Tagger)
 	follows := ok && r.Object != nil && FollowsTags(r.Object)
 	if !follows && last == "" {

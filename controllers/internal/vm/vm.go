@@ -71,8 +71,8 @@ type memory struct {
 // exhausted classes; nil is nothing.
 func New(c clock.PassiveClock, formerLeader func() time.Duration, exhausted *fallback.Memory) *Engine {
 	return &Engine{
-		clock: c, formerLeader: formerLeader, fallback: exhausted, memories: map[string]memory{}, zones: map[string]*zoneUse{},
-		scopes: map[string]scopeUse{}, owners: map[string]map[string]bool{},
+		clock: c, formerLeader: formerLeader, fallback: exhausted, memories: map[string]memory{},
+		zones: map[string]*zoneUse{}, scopes: map[string]scopeUse{}, owners: map[string]map[string]bool{},
 	}
 }
 
