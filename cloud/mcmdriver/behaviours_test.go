@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/mcmdriver"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/mcmdriver/mcmtest"
 )
@@ -202,7 +203,8 @@ func TestEitherOfTwoKeys(t *testing.T) {
 		"New": {"the key of today", cloud.Credentials{"url": []byte("u"), "token": []byte("t")}, "[]"},
 		"Old": {"the key of before", cloud.Credentials{"url": []byte("u"), "apiToken": []byte("t")}, "[]"},
 		"Neither": {
-			"blank is missing", cloud.Credentials{"url": []byte("u"), "token": []byte(" \n")},
+			"blank is missing",
+			cloud.Credentials{"url": []byte("u"), "token": []byte(" \n")},
 			"[token: is missing in the Secret; add one of token, apiToken]",
 		},
 		"Nothing": {

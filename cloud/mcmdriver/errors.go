@@ -57,13 +57,9 @@ var codes = map[string]cloud.Code{
 // isRefusal reports whether err is the answer of a cloud that did not carry out a request for a VM. The other
 // codes, and errors without one, leave open whether it did.
 func isRefusal(err error) bool {
-	code, _ := statusOf(err)
-	switch codes[code] {
-	case cloud.Invalid, cloud.Denied, cloud.Exhausted:
-		return true
-	default:
-		return false
-	}
+	status, _ := statusOf(err)
+	code := codes[status]
+	return code == cloud.Invalid || code == cloud.Denied || code == cloud.Exhausted
 }
 
 // isUnreadable reports whether err is about a class that the driver cannot decode, or does not accept: it has

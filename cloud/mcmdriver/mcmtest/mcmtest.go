@@ -140,6 +140,7 @@ func (k *kit) wants(t *testing.T, why string, names ...string) {
 
 // life makes a VM, finds it, and removes it.
 func (k *kit) life(t *testing.T) {
+	t.Helper()
 	id := k.made(t, "m1")
 	k.wants(t, "created", "m1")
 	if vm, err := k.account.Get(t.Context(), k.ref("m1", id)); err != nil || vm.ProviderID != id {
@@ -152,6 +153,7 @@ func (k *kit) life(t *testing.T) {
 
 // lostAnswer: a request whose answer was lost is not made again.
 func (k *kit) lostAnswer(t *testing.T) {
+	t.Helper()
 	k.Lose()
 	if vm, err := k.create(t, "m1"); err == nil && vm.RetryAfter == 0 {
 		t.Fatalf("the answer was not lost: %+v", vm)
@@ -162,6 +164,7 @@ func (k *kit) lostAnswer(t *testing.T) {
 
 // lostThenDeleted: the VM of a request whose answer was lost is removed.
 func (k *kit) lostThenDeleted(t *testing.T) {
+	t.Helper()
 	k.Lose()
 	_, _ = k.create(t, "m1")
 	k.wants(t, "the request was carried out", "m1")

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/mcmdriver"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/mcmdriver/mcmtest"
 	"github.com/ironcore-dev/machine-controller-manager-provider-ironcore-metal/pkg/api/v1alpha1"
 	metalclient "github.com/ironcore-dev/machine-controller-manager-provider-ironcore-metal/pkg/client"
 	"github.com/ironcore-dev/machine-controller-manager-provider-ironcore-metal/pkg/cmd"
@@ -17,13 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/mcmdriver"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/mcmdriver/mcmtest"
 )
 
 const namespace = "metal"
@@ -43,7 +43,7 @@ func (m *metalCloud) apply(ctx context.Context, c client.WithWatch, o client.Obj
 	opts ...client.PatchOption,
 ) error {
 	claim, ok := o.(*metalv1alpha1.ServerClaim)
-	if !ok || p.Type() != client.Apply.Type() {
+	if !ok || p.Type() != types.ApplyPatchType {
 		return c.Patch(ctx, o, p, opts...)
 	}
 	m.mu.Lock()
