@@ -174,6 +174,7 @@ func (k *kit) lostThenDeleted(t *testing.T) {
 
 // refusals: an answer that tells why there is no VM stays the answer, and what was refused can be deleted.
 func (k *kit) refusals(t *testing.T) {
+	t.Helper()
 	for _, fault := range slices.Sorted(maps.Keys(k.Refusals)) {
 		want, name := k.Refusals[fault], "m-"+fault
 		k.Refuse(fault)
@@ -194,6 +195,7 @@ func (k *kit) refusals(t *testing.T) {
 
 // roll makes a new VM and removes the old one.
 func (k *kit) roll(t *testing.T) {
+	t.Helper()
 	older := k.made(t, "m1")
 	k.made(t, "m2")
 	k.removed(t, k.ref("m1", older))
@@ -203,6 +205,7 @@ func (k *kit) roll(t *testing.T) {
 // secondVM: the VM of another providerID is removed as the orphan collector does it, without a name.
 // What else is there stays, and is not taken for what is left.
 func (k *kit) secondVM(t *testing.T) {
+	t.Helper()
 	if k.Second == nil {
 		t.Skip("names are unique in this cloud")
 	}
@@ -219,6 +222,7 @@ func (k *kit) secondVM(t *testing.T) {
 
 // classGone: a Machine whose class the driver cannot read, so that no VM was made, can be deleted.
 func (k *kit) classGone(t *testing.T) {
+	t.Helper()
 	k.class, k.account = k.open(t, k.BadSpec)
 	if _, err := k.create(t, "m1"); err == nil {
 		t.Fatal("a VM was made with a spec of the wrong type")
