@@ -66,8 +66,7 @@ func fallbacks() []Mutation {
 			{"controllers/internal/fallback", "(*Memory).Next", Body(`return Candidate{}, false`)},
 		}},
 		{"a class follows without a look for the VM of the one before", []Target{
-			{"controllers/internal/vm", "(*Engine).FallBack", Replace(`fallback.Refusal(e, n, w)`,
-				`(&cloud.Error{Code: cloud.Exhausted, Op: "create VM", Err: e})`)},
+			{"controllers/internal/fallback", "Refusal", Replace(`e.Code == cloud.Exhausted`, `true`)},
 			{"controllers/internal/vm", "(*Engine).SwitchClass", Replace(`e.Delete(x, o)`, `(Upkeep{Done: true}), error(nil)`)},
 			{"controllers/internal/vm", "(*Engine).adopt", Body(`return false, nil`)},
 		}},
