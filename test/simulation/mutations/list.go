@@ -83,9 +83,6 @@ func deletions() []Mutation {
 		{"a VM that cannot be seen is believed to be gone", []Target{
 			{engine, "(*Engine).remove", Replace(`e.absenceUncertain(r, s, t)`, `e.absenceUncertain(r, 0, t)`)},
 		}},
-		{"a slow answer of the cloud is taken for a new one", []Target{
-			{engine, "(*Engine).absenceUncertain", Replace(`t.Sub(m)`, `recv.clock.Since(m)`)},
-		}},
 		{"the finalizer of a Machine is removed while its VM is still being deleted", []Target{
 			{"controllers/machine", "(*Controller).deleteVM", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
 		}},
