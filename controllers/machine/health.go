@@ -122,7 +122,7 @@ func (c *Controller) inspectSlowJoin(ctx context.Context, p *pass) error {
 		return nil
 	}
 	requeueAfter(p, slowJoinCheck)
-	if _, _, err := c.engine.Account(ctx, c.vm(p)); err != nil {
+	if _, err := c.engine.Account(ctx, c.vm(p)); err != nil {
 		return p.seen.classErr // what is wrong with the class is reported elsewhere
 	}
 	found, err := c.engine.Get(ctx, c.vm(p))

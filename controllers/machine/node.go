@@ -39,7 +39,7 @@ func (c *Controller) findNode(ctx context.Context, p *pass) (bool, error) {
 // lookUpVM is what the cloud knows of the Machine's VM; the zero VM if it
 // has none, or if the cloud cannot be asked.
 func (c *Controller) lookUpVM(ctx context.Context, p *pass) (cloud.VM, error) {
-	if _, _, err := c.engine.Account(ctx, c.vm(p)); err != nil {
+	if _, err := c.engine.Account(ctx, c.vm(p)); err != nil {
 		return cloud.VM{}, p.seen.classErr // deleteVM reports it; without the cloud there is no way to learn a node
 	}
 	found, err := c.engine.Get(ctx, c.vm(p))

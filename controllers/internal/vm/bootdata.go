@@ -24,7 +24,7 @@ func keepsBootData(r class.Resolved) bool {
 	return private
 }
 
-// RemoveBootData removes the boot data that the cloud keeps of the owner's VM, whose node has
+// RemoveBootData removes the boot data that the cloud keeps of the machine's VM, whose node has
 // joined, and then the record, without which it does nothing. Removing the VM does the same.
 // since is when it was first found that it could not be removed; zero is now.
 func (e *Engine) RemoveBootData(ctx context.Context, m *Machine, since time.Time) (Upkeep, error) {
@@ -43,11 +43,11 @@ func (e *Engine) RemoveBootData(ctx context.Context, m *Machine, since time.Time
 }
 
 func (e *Engine) removeBootData(ctx context.Context, m *Machine) error {
-	account, resolved, err := e.Account(ctx, m)
+	account, err := e.Account(ctx, m)
 	if err != nil {
 		return err
 	}
-	ref := refOf(m, resolved)
+	ref := m.Ref()
 	if err := cloud.RemoveBootData(ctx, account, ref); err != nil {
 		return err
 	}
@@ -61,19 +61,19 @@ func (e *Engine) removeBootData(ctx context.Context, m *Machine) error {
 // checkBootData refuses boot data with private keys for a VM of a control plane of Cluster
 // API, where the cloud could keep it private and the class does not ask for that: whoever
 // may describe VMs could sign certificates for the cluster.
-func checkBootData(m *Machine, resolved class.Resolved, data []byte) error {
-	keeper, ok := resolved.Driver.(cloud.BootDataKeeper)
-	if !ok || !m.ControlPlane || resolved.Object == nil ||
-		resolved.Object.Annotations[machinev1.AllowPlainBootDataAnnotation] == "true" {
+func checkBootData(m *Machine, data []byte) error {
+	keeper, ok := m.Class.Driver.(cloud.BootDataKeeper)
+	if !ok || !m.ControlPlane || m.Class.Object == nil ||
+		m.Class.Object.Annotations[machinev1.AllowPlainBootDataAnnotation] == "true" {
 		return nil
 	}
-	field, private := keeper.PrivateBootData(resolved.Class)
+	field, private := keeper.PrivateBootData(m.Class.Class)
 	if private || !bootstrap.HasPrivateKey(data) {
 		return nil
 	}
 	message := fmt.Sprintf("is missing, and the boot data of this control plane machine has private keys, which whoever "+
 		"may describe VMs could read; set it, or accept that by annotation %s: \"true\" on MachineClass %s",
-		machinev1.AllowPlainBootDataAnnotation, resolved.Object.Name)
+		machinev1.AllowPlainBootDataAnnotation, m.Class.Object.Name)
 	return &cloud.Error{
 		Code: cloud.Invalid, Op: "prepare boot data", Reason: infrav1.ReasonPlainBootData,
 		Problems: []cloud.Problem{{Severity: cloud.BlocksCreate, Field: field, Message: message}},

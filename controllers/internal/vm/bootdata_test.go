@@ -96,7 +96,7 @@ func TestPlainBootDataWithKeys(t *testing.T) {
 		env.object.class.Driver = keeper{env.object.class.Driver, tc.private}
 		o := env.object
 		o.controlPlane = tc.controlPlane
-		err := checkBootData(o.machine(), env.object.class, []byte(tc.data))
+		err := checkBootData(o.machine(), []byte(tc.data))
 		if (err != nil) != tc.refused || err != nil && (cloud.CodeOf(err) != cloud.Invalid ||
 			!strings.Contains(err.Error(), "providerSpec.private") || strings.Contains(err.Error(), key)) {
 			t.Errorf("%s: got %v, want refused %v: %s", name, err, tc.refused, tc.reason)

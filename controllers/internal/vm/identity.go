@@ -10,7 +10,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// Recall gives an owner without owner id, which may have asked for a VM when it had one, the id of that
+// Recall gives a machine without owner id, which may have asked for a VM when it had one, the id of that
 // VM: the one that its providerID names, or else that the cloud shows by its name. It does nothing where
 // there is none, and of those that it finds by name, where it is another object's. An error is one of the
 // cloud's, or says why it is not known whose the VM is; nothing may be created, or believed to be gone,
@@ -23,11 +23,11 @@ func (e *Engine) Recall(ctx context.Context, m *Machine) error {
 		_, err := e.identify(ctx, m)
 		return err
 	}
-	account, resolved, err := e.Account(ctx, m)
-	if err != nil || resolved.Driver.Traits().Legacy {
+	account, err := e.Account(ctx, m)
+	if err != nil || m.Class.Driver.Traits().Legacy {
 		return err
 	}
-	ref, err := e.ref(ctx, account, m, resolved)
+	ref, err := e.ref(ctx, account, m)
 	if err != nil {
 		return err
 	}
@@ -44,20 +44,20 @@ func (e *Engine) Recall(ctx context.Context, m *Machine) error {
 	if err != nil || other != "" {
 		return err // a namesake's
 	}
-	return e.takeBack(ctx, account, resolved, m, found)
+	return e.takeBack(ctx, account, m, found)
 }
 
-// identify asks what is behind the providerID of an owner where the cloud shows no VM with its owner
+// identify asks what is behind the providerID of a machine where the cloud shows no VM with its owner
 // id: that there is nothing is only believed when nothing is shown for any owner. A VM whose owner
 // id was lost gives it back; then known is true, and the call is worth repeating. The VM of
 // another owner is an error of code Denied.
 func (e *Engine) identify(ctx context.Context, m *Machine) (known bool, err error) {
 	ref := m.Ref()
-	account, resolved, err := e.Account(ctx, m)
-	if err != nil || ref.ProviderID == "" || ref.OwnerID == "" || resolved.Driver.Traits().Legacy {
+	account, err := e.Account(ctx, m)
+	if err != nil || ref.ProviderID == "" || ref.OwnerID == "" || m.Class.Driver.Traits().Legacy {
 		return false, err
 	}
-	if ref, err = e.ref(ctx, account, m, resolved); err != nil {
+	if ref, err = e.ref(ctx, account, m); err != nil {
 		return false, err
 	}
 	named, err := account.Get(ctx, cloud.Ref{ProviderID: ref.ProviderID, Class: ref.Class, Scope: ref.Scope})
@@ -69,16 +69,35 @@ func (e *Engine) identify(ctx context.Context, m *Machine) (known bool, err erro
 	case named.OwnerID == ref.OwnerID, named.OwnerID == "" && named.Name == ref.Name:
 		return true, nil // it is shown by now
 	}
-	return true, e.takeBack(ctx, account, resolved, m, named)
+	return true, e.takeBack(ctx, account, m, named)
 }
 
-// takeBack records the owner id of a VM as the owner's, if its tags prove that it is the owner's. Else
+// identified calls call with the machine's Ref. Where the cloud shows no VM of that, and the VM turns out to have another
+// owner id, which was lost and is taken back, it calls once more.
+func identified[T any](ctx context.Context, e *Engine, account cloud.Account, m *Machine, ref cloud.Ref,
+	call func(cloud.Ref) (T, error),
+) (T, error) {
+	answer, err := call(ref)
+	if cloud.CodeOf(err) != cloud.NotFound {
+		return answer, err
+	}
+	known, failed := e.identify(ctx, m)
+	if failed == nil && known {
+		if ref, failed = e.ref(ctx, account, m); failed == nil {
+			return call(ref)
+		}
+	}
+	if failed != nil {
+		err = failed
+	}
+	return answer, err
+}
+
+// takeBack records the owner id of a VM as the machine's, if its tags prove that it is the machine's. Else
 // the error says what keeps it from that.
-func (e *Engine) takeBack(ctx context.Context, account cloud.Account, with class.Resolved, m *Machine,
-	found cloud.VM,
-) error {
+func (e *Engine) takeBack(ctx context.Context, account cloud.Account, m *Machine, found cloud.VM) error {
 	lost := m.Ref()
-	why, err := notProved(ctx, account, with, m, found)
+	why, err := notProved(ctx, account, m, found)
 	if err != nil {
 		return err
 	}
@@ -99,11 +118,9 @@ func (e *Engine) takeBack(ctx context.Context, account cloud.Account, with class
 	return nil
 }
 
-// notProved returns why a VM is not proved to be the owner's; empty if it is: the tags name the owner's
+// notProved returns why a VM is not proved to be the machine's; empty if it is: the tags name the machine's
 // machine and Cluster, and no other object has its id.
-func notProved(ctx context.Context, account cloud.Account, with class.Resolved, m *Machine, found cloud.VM) (
-	why string, err error,
-) {
+func notProved(ctx context.Context, account cloud.Account, m *Machine, found cloud.VM) (why string, err error) {
 	switch {
 	case !m.mayHaveLostOwnerID():
 		return "the object has an owner id of its own", nil
@@ -117,7 +134,7 @@ func notProved(ctx context.Context, account cloud.Account, with class.Resolved, 
 	if other != "" {
 		return "is claimed by " + other, nil
 	}
-	cluster, err := clusterOf(ctx, account, with, found)
+	cluster, err := clusterOf(ctx, account, m.Class, found)
 	if err != nil {
 		return "", err
 	}

@@ -9,7 +9,6 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
 // ReasonUnprotected is the reason of the error with which Ensure waits for the
@@ -20,170 +19,148 @@ const ReasonUnprotected = "ClassUnprotected"
 // arrival wakes the machine sooner.
 const unprotectedRetry = 5 * time.Second
 
-// Account returns the account that the owner's class belongs to, or why there is none.
-func (e *Engine) Account(ctx context.Context, m *Machine) (cloud.Account, class.Resolved, error) {
-	resolved, err := m.Class, m.ClassErr
-	if err != nil {
-		return nil, resolved, err
+// Account returns the account that the machine's class belongs to, or why there is none.
+func (e *Engine) Account(ctx context.Context, m *Machine) (cloud.Account, error) {
+	if m.ClassErr != nil {
+		return nil, m.ClassErr
 	}
-	account, err := resolved.Account(ctx)
-	return account, resolved, err
+	return m.Class.Account(ctx)
 }
 
-// Get returns the owner's VM as the cloud shows it.
+// Get returns the machine's VM as the cloud shows it.
 func (e *Engine) Get(ctx context.Context, m *Machine) (cloud.VM, error) {
-	account, resolved, err := e.Account(ctx, m)
+	account, err := e.Account(ctx, m)
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	ref, err := e.ref(ctx, account, m, resolved)
+	ref, err := e.ref(ctx, account, m)
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	found, err := account.Get(ctx, ref)
-	if cloud.CodeOf(err) == cloud.NotFound {
-		switch known, failed := e.identify(ctx, m); {
-		case failed != nil:
-			return cloud.VM{}, failed
-		case known:
-			if ref, err = e.ref(ctx, account, m, resolved); err == nil {
-				found, err = account.Get(ctx, ref)
-			}
-		}
-	}
+	found, err := identified(ctx, e, account, m, ref, func(r cloud.Ref) (cloud.VM, error) { return account.Get(ctx, r) })
 	if err == nil {
 		e.Seen(ctx, m, found)
 	}
 	return found, err
 }
 
-// Ensure returns the owner's VM, recorded, and creates it if there is none. It
+// Ensure returns the machine's VM, recorded, and creates it if there is none. It
 // finds whatever is wrong with class and boot data before it does anything. It
 // does not wait: while VM.RetryAfter is positive it wants to be called again. If
 // the VM could not be recorded, it is returned together with the error.
 func (e *Engine) Ensure(ctx context.Context, m *Machine) (cloud.VM, error) {
-	account, resolved, err := e.usableClass(ctx, m)
-	if err != nil {
-		return cloud.VM{}, err
-	}
-	request := m.Request
-	if len(request.Network) > 0 && m.Ref().ProviderID == "" {
-		if err := CheckStaticAddresses(resolved); err != nil {
-			return cloud.VM{}, err
-		}
-	}
-	made, forgotten, err := e.findUnrecordedVM(ctx, m, resolved)
-	if err == nil && !forgotten {
-		made, err = e.inZone(ctx, m, resolved.Class, request.Zone, func(zone string) (cloud.VM, error) {
-			request.Zone = zone
-			return e.create(ctx, account, resolved, m, request)
-		})
-	}
-	if err != nil {
-		return cloud.VM{}, err
-	}
 	first := m.State.ProviderID == ""
+
+	// 1. Class and credentials can be used.
+	account, err := e.usableClass(ctx, m)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+
+	// 2. There may be a VM that nothing records. Else it is asked for, in one zone after the other.
+	made, isForgotten, err := e.findUnrecordedVM(ctx, m)
+	if err == nil && !isForgotten {
+		made, err = e.inZone(ctx, m, func(zone string) (cloud.VM, error) { return e.create(ctx, account, m, zone) })
+	}
+	if err != nil {
+		return cloud.VM{}, err
+	}
+
+	// 3. It is recorded. From then on no other is created.
 	if err := e.record(ctx, m, made); err != nil {
 		return made, err
 	}
-	if first && m.State.ProviderID != "" {
+	switch {
+	case first && m.State.ProviderID != "":
 		e.fallback.Made(m.offer())
-	}
-	if m.Ref().ProviderID == "" && m.Ref().Scope == "" { // the record of the VM has not taken it along
-		if err := m.saveAccount(ctx, scopeOf(ctx, account, resolved)); err != nil {
+	case m.State.ProviderID == "" && m.State.Account == "": // the record of the VM has not taken the account along
+		if err := m.saveAccount(ctx, scopeOf(ctx, account, m.Class)); err != nil {
 			return made, fmt.Errorf("record account of VM: %w", err)
 		}
 	}
 	return made, nil
 }
 
-// create returns the owner's VM in one zone, and creates it if there is none.
-func (e *Engine) create(ctx context.Context, account cloud.Account, resolved class.Resolved, m *Machine,
-	request cloud.CreateRequest,
-) (cloud.VM, error) {
-	w := want{Request: request, Attempt: m.State.Attempt, Spent: m.State.Foreign}
-	w.Next = func(ctx context.Context, attempt int) error {
-		return m.save(ctx, func(s *State) { s.Attempt, s.Foreign = attempt, false })
+// usableClass returns the account of a class of which a VM can be created, or of a VM that exists and
+// needs less of its class. No VM is created from a class without finalizer, which
+// could vanish at any moment: so a machine whose class does not exist, and that has
+// no providerID, has no VM.
+func (e *Engine) usableClass(ctx context.Context, m *Machine) (cloud.Account, error) {
+	blocking := cloud.BlocksCreate
+	if m.State.ProviderID != "" {
+		blocking = cloud.BlocksAll
 	}
-	w.Request.Checkpoint = func(ctx context.Context, checkpoint string) error {
-		return m.save(ctx, func(s *State) { s.Checkpoint = checkpoint })
+	if m.ClassErr != nil {
+		return nil, m.ClassErr
 	}
-	var err error
-	if w.Request.Ref, err = e.ref(ctx, account, m, resolved); err != nil {
-		return cloud.VM{}, err
+	if err := m.Class.Err(blocking); err != nil {
+		return nil, err
 	}
-	if others := w.Request.Scope; others != "" && m.Ref().Scope == "" && w.Request.ProviderID == "" {
-		return cloud.VM{}, cloud.WrongScope("create VM", others, scopeOf(ctx, account, resolved))
-	}
-	if w.Request.ProviderID == "" {
-		if err := e.prepare(ctx, account, resolved, m, &w); err != nil {
-			return cloud.VM{}, err
+	if m.State.ProviderID == "" {
+		if !m.Class.Protected {
+			return nil, &cloud.Error{
+				Code: cloud.Unavailable, Op: "create VM", Reason: ReasonUnprotected, RetryAfter: unprotectedRetry,
+				Err: fmt.Errorf("MachineClass %q has no finalizer yet; its controller adds it", m.Class.Object.Name),
+			}
 		}
-	}
-	made, err := e.ensure(ctx, account, resolved.Driver.Traits(), w)
-	if cloud.CodeOf(err) == cloud.NotFound {
-		switch known, failed := e.identify(ctx, m); {
-		case failed != nil:
-			return cloud.VM{}, failed
-		case known:
-			if w.Request.Ref, err = e.ref(ctx, account, m, resolved); err == nil {
-				made, err = e.ensure(ctx, account, resolved.Driver.Traits(), w)
+		if len(m.Request.Network) > 0 {
+			if err := CheckStaticAddresses(m.Class); err != nil {
+				return nil, err
 			}
 		}
 	}
-	if failed := e.recordAsked(ctx, account, resolved, m, w.Request.Ref, err); failed != nil {
+	return m.Class.Account(ctx)
+}
+
+// create returns the machine's VM in one zone, and creates it if there is none.
+func (e *Engine) create(ctx context.Context, account cloud.Account, m *Machine, zone string) (cloud.VM, error) {
+	w := want{Request: m.Request, Attempt: m.State.Attempt, Spent: m.State.Foreign}
+	w.Request.Zone = zone
+	w.Request.Checkpoint = func(ctx context.Context, checkpoint string) error {
+		return m.save(ctx, func(s *State) { s.Checkpoint = checkpoint })
+	}
+	w.Next = func(ctx context.Context, attempt int) error {
+		return m.save(ctx, func(s *State) { s.Attempt, s.Foreign = attempt, false })
+	}
+	var err error
+	if w.Request.Ref, err = e.ref(ctx, account, m); err != nil {
+		return cloud.VM{}, err
+	}
+
+	if m.State.ProviderID == "" {
+		// 1. The account is where the other machines of the class are, and takes the call. Boot data can cost requests.
+		if others := w.Request.Scope; others != "" && m.State.Account == "" {
+			return cloud.VM{}, cloud.WrongScope("create VM", others, scopeOf(ctx, account, m.Class))
+		}
+		if !w.Spent {
+			w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
+			if err := cloud.Admit(ctx, account, w.Request); err != nil {
+				return cloud.VM{}, err
+			}
+			// 2. Its boot data.
+			if w.Request.UserData, w.Spent, err = m.UserData(ctx); err != nil {
+				return cloud.VM{}, err
+			}
+			if err := checkBootData(m, w.Request.UserData); err != nil {
+				return cloud.VM{}, err
+			}
+		}
+		// 3. The intent is on record before the first call.
+		e.noteScope(ctx, account, m)
+		if err := m.recordIntent(ctx); err != nil {
+			return cloud.VM{}, err
+		}
+	}
+
+	// 4. The call, and in which account it may have made something.
+	made, err := identified(ctx, e, account, m, w.Request.Ref, func(r cloud.Ref) (cloud.VM, error) {
+		w.Request.Ref = r
+		return e.ensure(ctx, account, m.Class.Driver.Traits(), w)
+	})
+	if failed := e.recordAsked(ctx, account, m, w.Request.Ref, err); failed != nil {
 		return cloud.VM{}, fmt.Errorf("record account of VM: %w", failed)
 	}
 	return made, err
-}
-
-// usableClass returns the class of a VM that is to be created, or that exists and
-// needs less of its class. No VM is created from a class without finalizer, which
-// could vanish at any moment: so an owner whose class does not exist, and that has
-// no providerID, has no VM.
-func (e *Engine) usableClass(ctx context.Context, m *Machine) (cloud.Account, class.Resolved, error) {
-	resolved, err := m.Class, m.ClassErr
-	if err != nil {
-		return nil, resolved, err
-	}
-	exists, blocking := m.Ref().ProviderID != "", cloud.BlocksCreate
-	if exists {
-		blocking = cloud.BlocksAll
-	}
-	if err := resolved.Err(blocking); err != nil {
-		return nil, resolved, err
-	}
-	if !exists && !resolved.Protected {
-		return nil, resolved, &cloud.Error{
-			Code: cloud.Unavailable, Op: "create VM", Reason: ReasonUnprotected, RetryAfter: unprotectedRetry,
-			Err: fmt.Errorf("MachineClass %q has no finalizer yet; its controller adds it", resolved.Object.Name),
-		}
-	}
-	account, err := resolved.Account(ctx)
-	return account, resolved, err
-}
-
-// prepare completes the request for a VM that is not known to exist, and persists
-// the intent. Boot data can cost requests, so the account is asked first whether
-// it would take the call.
-func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved class.Resolved, m *Machine,
-	w *want,
-) error {
-	if !w.Spent {
-		w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
-		if err := cloud.Admit(ctx, account, w.Request); err != nil {
-			return err
-		}
-		var err error
-		if w.Request.UserData, w.Spent, err = m.UserData(ctx); err != nil {
-			return err
-		}
-		if err := checkBootData(m, resolved, w.Request.UserData); err != nil {
-			return err
-		}
-	}
-	e.noteScope(ctx, account, resolved, m)
-	return m.recordIntent(ctx)
 }
 
 // recordIntent persists that a VM is about to be asked for, from which class, which tags it may get, and whether the
@@ -231,7 +208,7 @@ func (e *Engine) Delete(ctx context.Context, m *Machine) (Upkeep, error) {
 		return left, err
 	}
 	var d cloud.Deletion
-	_, _, err := e.Account(ctx, m)
+	_, err := e.Account(ctx, m)
 	if unusable, ok := errors.AsType[*cloud.Error](err); ok && unusable.Code == cloud.Invalid && !m.Released {
 		d, err = e.removeAbandoned(ctx, m, unusable)
 	} else {
@@ -245,11 +222,11 @@ func (e *Engine) Delete(ctx context.Context, m *Machine) (Upkeep, error) {
 	}, nil
 }
 
-// Remove asks for the owner's VM, and all that was created with it, to go, and for a second VM
-// with the owner's id that a restore of the API server may have led to. Done is only true when
+// Remove asks for the machine's VM, and all that was created with it, to go, and for a second VM
+// with the machine's id that a restore of the API server may have led to. Done is only true when
 // it can be believed: where the cloud may not show a VM yet, or a former leader may still
 // create it, it waits. An owner id that was lost is read back first; then the deletion begins again, so
-// that the VM leaves its load balancers, too. A VM of the owner's providerID that another owner has is
+// that the VM leaves its load balancers, too. A VM of the machine's providerID that another owner has is
 // left, and an error says so.
 func (e *Engine) Remove(ctx context.Context, m *Machine) (cloud.Deletion, error) {
 	if m.Ref().ProviderID == "" {
@@ -297,32 +274,26 @@ func (e *Engine) isNobodys(r cloud.Ref) bool {
 
 // removeOne is Remove without the look for a second VM.
 func (e *Engine) removeOne(ctx context.Context, m *Machine) (cloud.Deletion, error) {
-	account, resolved, err := e.Account(ctx, m)
+	account, err := e.Account(ctx, m)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
-	ref, err := e.ref(ctx, account, m, resolved)
+	ref, err := e.ref(ctx, account, m)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
-	return e.remove(ctx, account, resolved.Driver.Traits(), ref)
+	return e.remove(ctx, account, m.Class.Driver.Traits(), ref)
 }
 
 // Discard removes a VM that Ensure returned and that was not recorded.
 func (e *Engine) Discard(ctx context.Context, m *Machine, made cloud.VM) (cloud.Deletion, error) {
-	account, resolved, err := e.Account(ctx, m)
+	account, err := e.Account(ctx, m)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
-	ref := refOf(m, resolved)
-	ref.ProviderID = made.ProviderID
-	return e.remove(ctx, account, resolved.Driver.Traits(), ref)
-}
-
-func refOf(m *Machine, r class.Resolved) cloud.Ref {
 	ref := m.Ref()
-	ref.Class = r.Class
-	return ref
+	ref.ProviderID = made.ProviderID
+	return e.remove(ctx, account, m.Class.Driver.Traits(), ref)
 }
 
 // deletionMessage says how far a deletion is.

@@ -483,7 +483,7 @@ func TestNothingIsAskedWithoutAClass(t *testing.T) {
 	env.object.classErr = errRefused
 	before := env.cloud.Calls("*")
 	for name, call := range map[string]func() error{
-		"Account": func() error { _, _, err := env.engine.Account(t.Context(), env.object.machine()); return err },
+		"Account": func() error { _, err := env.engine.Account(t.Context(), env.object.machine()); return err },
 		"Get":     func() error { _, err := env.engine.Get(t.Context(), env.object.machine()); return err },
 		"Ensure":  func() error { _, err := env.engine.Ensure(t.Context(), env.object.machine()); return err },
 		"Remove":  func() error { _, err := env.engine.Remove(t.Context(), env.object.machine()); return err },

@@ -166,12 +166,12 @@ func CarryScope[T interface {
 	}
 }
 
-// Ref identifies the VM. Class is filled in by the engine. A machine with another class whose VM no record names may
+// Ref identifies the VM. A machine with another class whose VM no record names may
 // have it in another account than its own class.
 func (m *Machine) Ref() cloud.Ref {
 	ref := cloud.Ref{
 		Name: m.Object.GetName(), OwnerID: cmp.Or(m.State.OwnerID, string(m.Object.GetUID())),
-		ProviderID: m.State.ProviderID, State: m.State.Checkpoint, Created: m.Object.GetCreationTimestamp().Time,
+		ProviderID: m.State.ProviderID, State: m.State.Checkpoint, Class: m.Class.Class, Created: m.Object.GetCreationTimestamp().Time,
 		Scope: m.State.Account,
 		Object: cloud.Object{
 			UID: string(m.Object.GetUID()), Labels: m.Object.GetLabels(), Annotations: m.Object.GetAnnotations(),

@@ -25,17 +25,16 @@ const DeregistrationTimeout = 10 * time.Minute
 // a load balancer, which could not be reached while the deletion waited for it.
 const EventStillRegistered = "StillRegistered"
 
-// Join registers the owner's VM with the load balancers that its class names, and takes it out
+// Join registers the machine's VM with the load balancers that its class names, and takes it out
 // of those that the class has lost, unless the record says that this has been done. It records
 // first with which ones the VM may be registered, so that all of them are left before the VM
 // goes. It does not wait for the VM or a load balancer. since is when it was first found that the
 // VM is not registered; zero is now. Where the class cannot be read there is nothing to show.
 func (e *Engine) Join(ctx context.Context, m *Machine, since time.Time) (Upkeep, error) {
-	resolved, err := m.Class, m.ClassErr
-	if err != nil || resolved.Object == nil {
-		return Upkeep{}, nil //nolint:nilerr // reported elsewhere; whatever else the machine needs goes on
+	if m.ClassErr != nil || m.Class.Object == nil {
+		return Upkeep{}, nil // reported elsewhere; whatever else the machine needs goes on
 	}
-	r, err := e.register(ctx, m, resolved)
+	r, err := e.register(ctx, m)
 	switch {
 	case err == nil && r.Done && m.State.LoadBalancers == "":
 		return Upkeep{None: true}, nil
@@ -57,30 +56,28 @@ func (e *Engine) Join(ctx context.Context, m *Machine, since time.Time) (Upkeep,
 }
 
 // register is Join without its report.
-func (e *Engine) register(ctx context.Context, m *Machine, resolved class.Resolved) (cloud.Registration, error) {
+func (e *Engine) register(ctx context.Context, m *Machine) (cloud.Registration, error) {
 	done := cloud.Registration{Done: true}
-	was, want := readMembers(m.State.LoadBalancers), placesOf(resolved)
+	was, want := readMembers(m.State.LoadBalancers), placesOf(m.Class)
 	if slices.Equal(was.Places, want) && (was.Registered || len(want) == 0) {
 		return done, nil
 	}
-	if err := resolved.Err(cloud.BlocksCreate); err != nil {
+	if err := m.Class.Err(cloud.BlocksCreate); err != nil {
 		return cloud.Registration{}, err // what is not understood of the class may be its load balancers
 	}
-	return e.follow(ctx, m, resolved, was.Places, want)
+	return e.follow(ctx, m, was.Places, want)
 }
 
 // follow takes the VM from the places where it was to those where it is wanted.
-func (e *Engine) follow(ctx context.Context, m *Machine, resolved class.Resolved, was, want []string) (
-	cloud.Registration, error,
-) {
-	account, err := resolved.Account(ctx)
+func (e *Engine) follow(ctx context.Context, m *Machine, was, want []string) (cloud.Registration, error) {
+	account, err := m.Class.Account(ctx)
 	if err != nil {
 		return cloud.Registration{}, err
 	}
 	if err := recordMembers(ctx, m, memberRecord{Places: union(was, want)}); err != nil {
 		return cloud.Registration{}, err
 	}
-	ref := refOf(m, resolved)
+	ref := m.Ref()
 	r, err := changeMembers(ctx, account, ref, was, want)
 	if cloud.CodeOf(err) == cloud.NotFound {
 		if _, err := e.identify(ctx, m); err != nil {
@@ -130,30 +127,29 @@ func changeMembers(ctx context.Context, account cloud.Account, ref cloud.Ref, wa
 	}, nil
 }
 
-// deregister takes the owner's VM out of the load balancers that it may be registered with,
+// deregister takes the machine's VM out of the load balancers that it may be registered with,
 // before it is deleted, and waits until they send it no requests any more, at most
-// DeregistrationTimeout, or not at all if the owner skips that. Done means that the VM may be
+// DeregistrationTimeout, or not at all if the machine skips that. Done means that the VM may be
 // deleted; an Event tells where it may still be registered then. A class that cannot be used
 // prevents the deletion of the VM, too, and that says so.
 func (e *Engine) deregister(ctx context.Context, m *Machine) (Upkeep, error) {
-	resolved, err := m.Class, m.ClassErr
-	if err != nil {
+	switch _, err := e.Account(ctx, m); {
+	case m.ClassErr != nil:
 		return Upkeep{}, err
-	}
-	if _, err := resolved.Account(ctx); cloud.CodeOf(err) == cloud.Invalid {
+	case cloud.CodeOf(err) == cloud.Invalid:
 		return Upkeep{Done: true}, nil
 	}
-	return e.deregisterFrom(ctx, m, resolved)
+	return e.leaveBalancers(ctx, m)
 }
 
-// deregisterFrom is deregister with a class, which may be another than the owner's.
-func (e *Engine) deregisterFrom(ctx context.Context, m *Machine, with class.Resolved) (Upkeep, error) {
-	record, ref := readMembers(m.State.LoadBalancers), refOf(m, with)
-	places := e.placesToLeave(record, ref, with)
+// leaveBalancers is deregister with a class that can be used, which may be another than the machine's.
+func (e *Engine) leaveBalancers(ctx context.Context, m *Machine) (Upkeep, error) {
+	record, ref := readMembers(m.State.LoadBalancers), m.Ref()
+	places := e.placesToLeave(record, ref, m.Class)
 	if len(places) == 0 {
 		return Upkeep{Done: true}, nil
 	}
-	account, err := with.Account(ctx)
+	account, err := m.Class.Account(ctx)
 	if err != nil {
 		return Upkeep{}, err
 	}

@@ -29,14 +29,12 @@ func scopeOf(ctx context.Context, account cloud.Account, with class.Resolved) st
 	return scope
 }
 
-// ref is the Ref of a call that decides about the owner's VM. A machine without a record of its account,
+// ref is the Ref of a call that decides about the machine's VM. A machine without a record of its account,
 // e.g. because it is new or older than records, has that of the other machines of its class: a class whose
 // credentials were exchanged makes no VM elsewhere, and believes none to be gone. One whose account has refused
 // every request has no VM there, and follows the credentials.
-func (e *Engine) ref(ctx context.Context, account cloud.Account, m *Machine, with class.Resolved) (cloud.Ref, error) {
-	ref := refOf(m, with)
-	isOther := m.insteadOf != nil
-	now := scopeOf(ctx, account, with)
+func (e *Engine) ref(ctx context.Context, account cloud.Account, m *Machine) (cloud.Ref, error) {
+	ref, now := m.Ref(), scopeOf(ctx, account, m.Class)
 	if ref.ProviderID == "" && ref.State == "" && ref.Scope != now && e.hasRefused(ref.OwnerID, ref.Scope) {
 		if err := m.saveAccount(ctx, ""); err != nil {
 			return ref, fmt.Errorf("forget the account that refused the VM: %w", err)
@@ -45,10 +43,10 @@ func (e *Engine) ref(ctx context.Context, account cloud.Account, m *Machine, wit
 			"a disk, is not looked for", "account", ref.Scope, "now", now)
 		ref.Scope = ""
 	}
-	if ref.Scope != "" || isOther || cloud.IsVague(now) {
+	if ref.Scope != "" || m.insteadOf != nil || cloud.IsVague(now) {
 		return ref, nil
 	}
-	key := classKey(with.Class)
+	key := classKey(ref.Class)
 	e.mu.Lock()
 	known := e.scopes[key]
 	e.mu.Unlock()
@@ -83,8 +81,8 @@ func otherScope(peers []Peer, now string) string {
 
 // noteScope has where a VM is about to be asked for recorded with the intent. An account that has
 // definitely refused every request before is not recorded again: no VM is there.
-func (e *Engine) noteScope(ctx context.Context, account cloud.Account, with class.Resolved, m *Machine) {
-	scope := scopeOf(ctx, account, with)
+func (e *Engine) noteScope(ctx context.Context, account cloud.Account, m *Machine) {
+	scope := scopeOf(ctx, account, m.Class)
 	if m.Ref().Scope == "" && !e.hasRefused(m.Ref().OwnerID, scope) {
 		*m.Noted = scope
 	}
@@ -94,10 +92,10 @@ func (e *Engine) noteScope(ctx context.Context, account cloud.Account, with clas
 // failure says. What may have been made is recorded at once. An account that has definitely refused every
 // request has no VM: what refused the class or its credentials is forgotten at once, so that others may follow even
 // after a restart, and ref forgets the rest.
-func (e *Engine) recordAsked(ctx context.Context, account cloud.Account, with class.Resolved, m *Machine,
-	asked cloud.Ref, failure error,
+func (e *Engine) recordAsked(ctx context.Context, account cloud.Account, m *Machine, asked cloud.Ref,
+	failure error,
 ) error {
-	scope := scopeOf(ctx, account, with)
+	scope := scopeOf(ctx, account, m.Class)
 	if scope == "" || m.Ref().ProviderID != "" {
 		return nil
 	}
@@ -133,19 +131,18 @@ func (e *Engine) hasRefused(ownerID, scope string) bool {
 	return scope != "" && e.memories[ownerID].refusedIn == scope
 }
 
-// Seen notes that the cloud has shown the owner's VM through the account of its class. That proves in
+// Seen notes that the cloud has shown the machine's VM through the account of its class. That proves in
 // which account the VM is, and is persisted with the next write where no exact record is.
 func (e *Engine) Seen(ctx context.Context, m *Machine, found cloud.VM) {
-	isOther := m.insteadOf != nil
 	ref := m.Ref()
-	if isOther || !cloud.IsVague(ref.Scope) || ref.OwnerID == "" || found.OwnerID != ref.OwnerID {
+	if m.insteadOf != nil || !cloud.IsVague(ref.Scope) || ref.OwnerID == "" || found.OwnerID != ref.OwnerID {
 		return
 	}
-	account, with, err := e.Account(ctx, m)
+	account, err := e.Account(ctx, m)
 	if err != nil {
 		return
 	}
-	if scope := scopeOf(ctx, account, with); scope != "" && scope != ref.Scope {
+	if scope := scopeOf(ctx, account, m.Class); scope != "" && scope != ref.Scope {
 		*m.Noted = scope
 	}
 }

@@ -8,22 +8,21 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// removeSecond removes the VM that an owner has beside the one of its providerID. Two restores
+// removeSecond removes the VM that a machine has beside the one of its providerID. Two restores
 // of the API server can lead there: the first one loses a Machine, whose name and owner ID are
 // used again, and the second one brings it back with the providerID of its own VM, which is gone
 // by then. So it looks where a deletion has found nothing of that VM from the start. Only a
-// VM with the owner's ID is removed, in the place of whichever of the owner's classes shows it.
+// VM with the machine's ID is removed, in the place of whichever of the machine's classes shows it.
 func (e *Engine) removeSecond(ctx context.Context, m *Machine) (cloud.Deletion, error) {
-	own, err := m.Class, m.ClassErr
-	if err != nil {
-		return cloud.Deletion{}, err
+	if m.ClassErr != nil {
+		return cloud.Deletion{}, m.ClassErr
 	}
 	others, err := m.otherClasses(ctx)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
-	for _, one := range places(append([]class.Resolved{own}, others...)) {
-		if d, err := e.removeSecondOf(ctx, m, one); err != nil || !d.Done {
+	for _, one := range places(append([]class.Resolved{m.Class}, others...)) {
+		if d, err := e.removeSecondOf(ctx, m.with(one)); err != nil || !d.Done {
 			return d, err
 		}
 	}
@@ -33,21 +32,19 @@ func (e *Engine) removeSecond(ctx context.Context, m *Machine) (cloud.Deletion, 
 // removeSecondOf is removeSecond with one class. The VM is looked for until the cloud does not
 // show it. An answer that does not pass, as where the machine has several more, ends the search:
 // what it has left is an orphan.
-func (e *Engine) removeSecondOf(ctx context.Context, m *Machine, with class.Resolved) (cloud.Deletion, error) {
-	account, err := with.Account(ctx)
+func (e *Engine) removeSecondOf(ctx context.Context, m *Machine) (cloud.Deletion, error) {
+	account, err := m.Class.Account(ctx)
 	if err != nil {
 		return cloud.Deletion{}, fmt.Errorf("look for a second VM: %w", err)
 	}
-	ref := refOf(m, with)
-	ref.ProviderID, ref.State = "", "" // the checkpoint is of the VM that is gone
-	if own, err := m.Class, m.ClassErr; err == nil && own.Place() != with.Place() {
-		ref.Scope = "" // a second one may be in another account
-	}
+	second := *m
+	second.State.ProviderID, second.State.Checkpoint = "", "" // the checkpoint is of the VM that is gone
+	ref := second.Ref()
 	found, err := account.Get(ctx, ref)
 	if code := cloud.CodeOf(err); code == cloud.Throttled || code == cloud.Unavailable {
 		return cloud.Deletion{}, fmt.Errorf("look for a second VM: %w", err)
 	}
-	if !isSecond(m, with, found) {
+	if !isSecond(m, found) {
 		return cloud.Deletion{Done: true}, nil
 	}
 	ref.ProviderID = found.ProviderID
@@ -62,11 +59,11 @@ func (e *Engine) removeSecondOf(ctx context.Context, m *Machine, with class.Reso
 	return d, nil
 }
 
-// isSecond reports whether a VM that was found has the owner's ID and is not that of its providerID;
+// isSecond reports whether a VM that was found has the machine's ID and is not that of its providerID;
 // false for the zero VM.
-func isSecond(m *Machine, with class.Resolved, found cloud.VM) bool {
+func isSecond(m *Machine, found cloud.VM) bool {
 	return found.OwnerID != "" && found.OwnerID == m.Ref().OwnerID &&
-		!sameVM(with, found.ProviderID, m.Ref().ProviderID)
+		!sameVM(m.Class, found.ProviderID, m.Ref().ProviderID)
 }
 
 // sameVM reports whether two providerIDs, in any known form, name the same VM.

@@ -15,9 +15,9 @@ import (
 // eventClassSubstituted is the reason of the Event that a VM is deleted with another class than its own.
 const eventClassSubstituted = "ClassSubstituted"
 
-// removeAbandoned is Remove for an owner without a usable class, with another class that
-// reaches the VM. Only one through which the cloud has shown the VM of the owner's
-// providerID with the owner's id is used, and it is recorded first: one that looks in the
+// removeAbandoned is Remove for a machine without a usable class, with another class that
+// reaches the VM. Only one through which the cloud has shown the VM of the machine's
+// providerID with the machine's id is used, and it is recorded first: one that looks in the
 // same place is asked then whether the VM is gone. A class that looks elsewhere now has to
 // prove the VM again. Where there is none nothing is deleted, and the error is cause, why the
 // owner's class cannot be used, with what was tried.
@@ -75,7 +75,7 @@ func (e *Engine) findSubstitute(ctx context.Context, m *Machine, candidates []cl
 // for Get, too.
 func (e *Engine) removeWith(ctx context.Context, m *Machine, with class.Resolved) (cloud.Deletion, error) {
 	substituted := m.with(with)
-	switch left, err := e.deregisterFrom(ctx, m, with); {
+	switch left, err := e.leaveBalancers(ctx, substituted); {
 	case err != nil:
 		return cloud.Deletion{}, err
 	case !left.Done:
@@ -95,8 +95,8 @@ func (e *Engine) removeWith(ctx context.Context, m *Machine, with class.Resolved
 	}
 }
 
-// proves returns nil if the cloud shows, through that class, the VM of the owner's
-// providerID with the owner's id, else why it does not.
+// proves returns nil if the cloud shows, through that class, the VM of the machine's
+// providerID with the machine's id, else why it does not.
 func (e *Engine) proves(ctx context.Context, m *Machine, with class.Resolved) error {
 	found, err := e.Get(ctx, m.with(with))
 	if err != nil {

@@ -43,7 +43,7 @@ func recordForCreate(r class.Resolved, last string, first bool) string {
 	return was.with(is).String() // an earlier request, with other tags, may have made the VM
 }
 
-// UpdateTags changes the tags of the owner's VM to those of its class, where the class asks
+// UpdateTags changes the tags of the machine's VM to those of its class, where the class asks
 // for it, and they are not known to be the same already: then nothing else about the class
 // matters. It records first which keys the VM may get, so that they are removed again should
 // the class lose them. A VM that is not there needs no tags. since is when the tags were first
@@ -67,32 +67,31 @@ func (e *Engine) UpdateTags(ctx context.Context, m *Machine, since time.Time) (U
 }
 
 func (e *Engine) updateTags(ctx context.Context, m *Machine) error {
-	resolved, err := m.Class, m.ClassErr
-	if err != nil || resolved.Object == nil || !FollowsTags(resolved.Object) {
-		return err
+	if m.ClassErr != nil || m.Class.Object == nil || !FollowsTags(m.Class.Object) {
+		return m.ClassErr
 	}
-	tagger, ok := resolved.Driver.(cloud.Tagger)
+	tagger, ok := m.Class.Driver.(cloud.Tagger)
 	if ok {
-		is, was := recordOf(tagger.UserTags(resolved.Class)), readRecord(m.State.Tags)
+		is, was := recordOf(tagger.UserTags(m.Class.Class)), readRecord(m.State.Tags)
 		if was.Hash == is.Hash {
 			return nil
 		}
-		if err := resolved.Err(cloud.BlocksCreate); err != nil {
+		if err := m.Class.Err(cloud.BlocksCreate); err != nil {
 			return err // what is not understood of the class may be its tags
 		}
-		return e.setTags(ctx, m, resolved, was, is)
+		return e.setTags(ctx, m, was, is)
 	}
-	if err := resolved.Err(cloud.BlocksCreate); err != nil {
+	if err := m.Class.Err(cloud.BlocksCreate); err != nil {
 		return err // it may name the wrong cloud
 	}
 	return cloud.Errorf(cloud.Invalid, "set tags", cloud.ReasonTagsUnsupported,
 		"the driver of cloud %s cannot change the tags of VMs that exist; roll the machines out, or remove annotation %s "+
-			"from MachineClass %s", resolved.Driver.Traits().Name, machinev1.UpdateTagsAnnotation, resolved.Object.Name)
+			"from MachineClass %s", m.Class.Driver.Traits().Name, machinev1.UpdateTagsAnnotation, m.Class.Object.Name)
 }
 
 // setTags changes the tags of a VM from those of one record to those of another.
-func (e *Engine) setTags(ctx context.Context, m *Machine, resolved class.Resolved, was, is tagRecord) error {
-	account, err := resolved.Account(ctx)
+func (e *Engine) setTags(ctx context.Context, m *Machine, was, is tagRecord) error {
+	account, err := m.Class.Account(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,14 +101,14 @@ func (e *Engine) setTags(ctx context.Context, m *Machine, resolved class.Resolve
 		}
 	}
 	obsolete := slices.DeleteFunc(slices.Clone(was.Keys), func(key string) bool { return slices.Contains(is.Keys, key) })
-	ref := refOf(m, resolved)
+	ref := m.Ref()
 	if err := cloud.SetTags(ctx, account, ref, obsolete); err != nil {
 		if cloud.CodeOf(err) != cloud.NotFound {
 			return err
 		}
 		known, err := e.identify(ctx, m)
 		if known && err == nil {
-			err = cloud.SetTags(ctx, account, refOf(m, resolved), obsolete)
+			err = cloud.SetTags(ctx, account, m.Ref(), obsolete)
 		}
 		if !known || err != nil {
 			return err

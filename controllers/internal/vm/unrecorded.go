@@ -18,17 +18,17 @@ const (
 	adoptedAge = 5 * time.Minute
 )
 
-// findUnrecordedVM returns the VM of an owner that may have one although nothing records that: a
+// findUnrecordedVM returns the VM of a machine that may have one although nothing records that: a
 // restore of the API server, or a new object of the same name, has lost the record, and perhaps the
 // number of the attempt. The token of an attempt proves only that the class of that attempt made
-// nothing in it, so an owner with several classes is looked up in the place of each of them, once
+// nothing in it, so a machine with several classes is looked up in the place of each of them, once
 // before this process asks for its VM, and again where the number of its attempt goes back; one with a
 // single class where that class showed a VM of its id when this process first asked. A class whose
 // credentials the cloud refuses does not keep machines from the others, but as long as it shows
 // nothing it is looked at again.
-func (e *Engine) findUnrecordedVM(ctx context.Context, m *Machine, own class.Resolved) (cloud.VM, bool, error) {
+func (e *Engine) findUnrecordedVM(ctx context.Context, m *Machine) (cloud.VM, bool, error) {
 	attempt := m.State.Attempt
-	if m.Ref().ProviderID != "" || e.asked(m.Ref().OwnerID, attempt) {
+	if m.State.ProviderID != "" || e.asked(m.Ref().OwnerID, attempt) {
 		return cloud.VM{}, false, nil
 	}
 	others, err := m.otherClasses(ctx)
@@ -36,15 +36,15 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, m *Machine, own class.Res
 		return cloud.VM{}, false, err
 	}
 	if len(others) == 0 {
-		before, err := e.madeBefore(ctx, own, m.Ref().OwnerID)
+		before, err := e.madeBefore(ctx, m.Class, m.Ref().OwnerID)
 		if err != nil || !before {
 			return cloud.VM{}, false, err
 		}
 	}
 	unseen := false
-	for _, one := range places(append([]class.Resolved{own}, others...)) {
-		found, ok, err := e.findWith(ctx, m, own, one)
-		if refusesLookUp(err) && one.Place() != own.Place() {
+	for _, one := range places(append([]class.Resolved{m.Class}, others...)) {
+		found, ok, err := e.findWith(ctx, m, one)
+		if refusesLookUp(err) && one.Place() != m.Class.Place() {
 			unseen = true
 			continue
 		}
@@ -89,8 +89,8 @@ func (e *Engine) madeBefore(ctx context.Context, with class.Resolved, ownerID st
 }
 
 // findWith is findUnrecordedVM with one class.
-func (e *Engine) findWith(ctx context.Context, m *Machine, own, one class.Resolved) (cloud.VM, bool, error) {
-	found, with, err := e.lookUpOwnToo(ctx, m, own, one)
+func (e *Engine) findWith(ctx context.Context, m *Machine, one class.Resolved) (cloud.VM, bool, error) {
+	found, with, err := e.lookUpOwnToo(ctx, m, one)
 	if err != nil {
 		return cloud.VM{}, false, err
 	}
@@ -101,23 +101,23 @@ func (e *Engine) findWith(ctx context.Context, m *Machine, own, one class.Resolv
 		return cloud.VM{}, false, nil
 	}
 	found.RetryAfter = max(found.RetryAfter, adoptedRetry)
-	return found, true, e.adoptForgotten(ctx, m, own, with)
+	return found, true, e.adoptForgotten(ctx, m, with)
 }
 
 // lookUpOwnToo is lookUp, and returns the class that shows the VM. Two places may be one account of
-// the cloud, and a former leader's request may have made the VM since the owner's own class was
+// the cloud, and a former leader's request may have made the VM since the machine's own class was
 // asked. So what another class shows is asked of the own one again, which takes precedence.
-func (e *Engine) lookUpOwnToo(ctx context.Context, m *Machine, own, with class.Resolved) (
+func (e *Engine) lookUpOwnToo(ctx context.Context, m *Machine, with class.Resolved) (
 	cloud.VM, class.Resolved, error,
 ) {
 	found, err := e.lookUp(ctx, m, with)
-	if err != nil || !e.adoptable(m, found) || with.Place() == own.Place() ||
-		own.Object == nil || own.Err(cloud.BlocksAll) != nil {
+	if err != nil || !e.adoptable(m, found) || with.Place() == m.Class.Place() ||
+		m.Class.Object == nil || m.Class.Err(cloud.BlocksAll) != nil {
 		return found, with, err
 	}
-	mine, err := e.lookUp(ctx, m, own)
+	mine, err := e.lookUp(ctx, m, m.Class)
 	if err != nil || e.adoptable(m, mine) {
-		return mine, own, err
+		return mine, m.Class, err
 	}
 	return found, with, nil
 }
@@ -143,7 +143,7 @@ func (e *Engine) asked(ownerID string, attempt int) bool {
 	return n.attempt > 0 && n.attempt <= attempt && !n.unseen
 }
 
-// lookUp returns the owner's VM as one class shows it, or the zero VM. A cloud that does not answer, or
+// lookUp returns the machine's VM as one class shows it, or the zero VM. A cloud that does not answer, or
 // refuses, is an error.
 func (e *Engine) lookUp(ctx context.Context, m *Machine, with class.Resolved) (cloud.VM, error) {
 	found, err := e.Get(ctx, m.with(with))
@@ -162,7 +162,7 @@ func refusesLookUp(err error) bool {
 	return code == cloud.Denied || code == cloud.Invalid
 }
 
-// stillGoing is why a VM is not asked for: one of the owner's id is still being deleted.
+// stillGoing is why a VM is not asked for: one of the machine's id is still being deleted.
 func stillGoing(found cloud.VM) error {
 	return &cloud.Error{
 		Code: cloud.TokenUsed, Op: "create VM", Reason: "WaitingForDeletion", RetryAfter: minRetry,
@@ -170,8 +170,8 @@ func stillGoing(found cloud.VM) error {
 	}
 }
 
-// adoptable reports whether a VM that was found is the owner's from now on, in whatever state it is:
-// an owner whose VM has failed fails, and its deletion removes the VM. What a refused attempt
+// adoptable reports whether a VM that was found is the machine's from now on, in whatever state it is:
+// a machine whose VM has failed fails, and its deletion removes the VM. What a refused attempt
 // has left is not: the attempt goes on from its checkpoint.
 func (e *Engine) adoptable(m *Machine, found cloud.VM) bool {
 	if found.ProviderID == "" || found.State == cloud.StateDeleting {
@@ -188,15 +188,14 @@ func (e *Engine) isOld(found cloud.VM) bool {
 	return !found.Created.IsZero() && e.clock.Since(found.Created) >= adoptedAge
 }
 
-// adopt records the owner's VM if its class shows one that has run for adoptedAge, and reports
+// adopt records the machine's VM if its class shows one that has run for adoptedAge, and reports
 // whether it does: then a refusal that is on record is older than the VM. A young one may be what
 // the refused attempt has left.
 func (e *Engine) adopt(ctx context.Context, m *Machine) (bool, error) {
-	resolved, err := m.Class, m.ClassErr
-	if err != nil || resolved.Object == nil || resolved.Err(cloud.BlocksAll) != nil {
-		return false, err
+	if m.ClassErr != nil || m.Class.Object == nil || m.Class.Err(cloud.BlocksAll) != nil {
+		return false, m.ClassErr
 	}
-	found, err := e.lookUp(ctx, m, resolved)
+	found, err := e.lookUp(ctx, m, m.Class)
 	if refusesLookUp(err) {
 		return false, nil // removing what the class made fails, too, and says so
 	}
@@ -204,7 +203,7 @@ func (e *Engine) adopt(ctx context.Context, m *Machine) (bool, error) {
 		return false, err
 	}
 	found.RetryAfter = adoptedRetry
-	if err := e.adoptForgotten(ctx, m, resolved, resolved); err != nil {
+	if err := e.adoptForgotten(ctx, m, m.Class); err != nil {
 		return false, err
 	}
 	err = e.record(ctx, m, found)
@@ -220,11 +219,11 @@ func (e *Engine) outlivesRefusal(found cloud.VM) bool {
 	return found.State == cloud.StateRunning && found.ProviderID != "" && found.NodeProviderID != "" && e.isOld(found)
 }
 
-// adoptForgotten records the intent with which a VM was found. If the owner's own class does not
-// show the VM, it would not find it in a deletion either: the owner goes on with the class that does,
+// adoptForgotten records the intent with which a VM was found. If the machine's own class does not
+// show the VM, it would not find it in a deletion either: the machine goes on with the class that does,
 // and the error of code TokenUsed says so.
-func (e *Engine) adoptForgotten(ctx context.Context, m *Machine, own, with class.Resolved) error {
-	if with.Place() != own.Place() {
+func (e *Engine) adoptForgotten(ctx context.Context, m *Machine, with class.Resolved) error {
+	if with.Place() != m.Class.Place() {
 		*m.Noted = ""
 		err := m.save(ctx, func(s *State) { s.Class, s.Account = with.Object.Name, "" })
 		if err != nil {

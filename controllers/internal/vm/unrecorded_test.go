@@ -32,7 +32,7 @@ func TestForgottenVMIsOfOwnClass(t *testing.T) {
 		return &account{get: func(cloud.Ref) (cloud.VM, error) { return late, nil }}, nil
 	}
 	o.class, o.others = own, []class.Resolved{other}
-	found, ok, err := env.engine.findUnrecordedVM(t.Context(), o.machine(), own)
+	found, ok, err := env.engine.findUnrecordedVM(t.Context(), o.machine())
 	if err != nil || !ok || found.ID != late.ID {
 		t.Fatalf("got VM %q, %v, %v, want %s", found.ID, ok, err, late.ID)
 	}
@@ -74,7 +74,7 @@ func TestForgottenVMInAnyState(t *testing.T) {
 			o.class.Account = func(context.Context) (cloud.Account, error) {
 				return &account{get: func(cloud.Ref) (cloud.VM, error) { return found, nil }}, nil
 			}
-			_, ok, err := env.engine.findUnrecordedVM(t.Context(), o.machine(), o.class)
+			_, ok, err := env.engine.findUnrecordedVM(t.Context(), o.machine())
 			got := "ask"
 			switch {
 			case cloud.CodeOf(err) == cloud.TokenUsed:
@@ -115,7 +115,7 @@ func TestRefusedLooksAreRepeated(t *testing.T) {
 	}
 	o.class, o.others = own, []class.Resolved{other}
 	look := func() (bool, error) {
-		_, ok, err := env.engine.findUnrecordedVM(t.Context(), o.machine(), own)
+		_, ok, err := env.engine.findUnrecordedVM(t.Context(), o.machine())
 		return ok, err
 	}
 	if ok, err := look(); ok || cloud.CodeOf(err) != cloud.Denied {

@@ -41,7 +41,7 @@ func (e *Engine) waited(since time.Time) time.Duration {
 	return e.clock.Since(since)
 }
 
-// countFailures notes how a call for the VM of an owner has ended, and returns how many have failed in a
+// countFailures notes how a call for the VM of a machine has ended, and returns how many have failed in a
 // row. A call that was not made because of the cloud's rate does not count.
 func (e *Engine) countFailures(ownerID string, err error, counter func(*memory) *int) (failures int) {
 	e.update(ownerID, func(n *memory) {

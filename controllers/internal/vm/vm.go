@@ -76,7 +76,7 @@ func New(c clock.PassiveClock, formerLeader func() time.Duration, exhausted *fal
 	}
 }
 
-// Token is the idempotency token of one attempt of an owner: 36 characters in
+// Token is the idempotency token of one attempt of a machine: 36 characters in
 // the form of a UUID, equal for equal arguments.
 func Token(ownerID string, attempt int) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%s/%d", ownerID, attempt))
@@ -190,7 +190,7 @@ func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.
 	}
 }
 
-// latestAttempt is the latest attempt that this process has made for an owner, 0 if it has made none. A lower number
+// latestAttempt is the latest attempt that this process has made for a machine, 0 if it has made none. A lower number
 // on record means that a later one was lost, whose VM may be there.
 func (e *Engine) latestAttempt(ownerID string) int {
 	e.mu.Lock()
@@ -250,7 +250,7 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 }
 
 // inFlight returns for how long a request of this process whose outcome is unknown, or one of a former
-// leader, may still create the VM of an owner; 0 or less if none can.
+// leader, may still create the VM of a machine; 0 or less if none can.
 func (e *Engine) inFlight(ownerID string) time.Duration {
 	e.mu.Lock()
 	unknown := e.memories[ownerID].unknown

@@ -26,16 +26,15 @@ type zoneUse struct {
 	machines map[string]int
 }
 
-// inZone calls create with the zone of the owner's VM: the one that the owner asks for,
+// inZone calls create with the zone of the machine's VM: the one that the machine asks for,
 // or, where the class names several, the least used, which is recorded before. A zone
 // without room is left for the next one in the same pass; the last error is returned
 // when there is none with room.
-func (e *Engine) inZone(ctx context.Context, m *Machine, c cloud.Class, wish string,
-	create func(zone string) (cloud.VM, error),
-) (cloud.VM, error) {
+func (e *Engine) inZone(ctx context.Context, m *Machine, create func(zone string) (cloud.VM, error)) (cloud.VM, error) {
+	c, wish := m.Class.Class, m.Request.Zone
 	recorded, zones := m.State.Zone, c.NamedZones()
 	switch {
-	case m.Ref().ProviderID != "":
+	case m.State.ProviderID != "":
 		return create(firstOf(wish, recorded))
 	case !c.TakesZone(wish):
 		return cloud.VM{}, notInClass(c, wish)
@@ -46,7 +45,7 @@ func (e *Engine) inZone(ctx context.Context, m *Machine, c cloud.Class, wish str
 	for {
 		if !slices.Contains(left, zone) {
 			var err error
-			if zone, err = e.chooseZone(ctx, m, c, left); err != nil {
+			if zone, err = e.chooseZone(ctx, m, left); err != nil {
 				return cloud.VM{}, err
 			}
 		}
@@ -72,8 +71,8 @@ func soldOutIn(err error, zone string) bool {
 }
 
 // chooseZone records the one of zones that has the fewest machines of the class.
-func (e *Engine) chooseZone(ctx context.Context, m *Machine, c cloud.Class, zones []string) (string, error) {
-	use, err := e.zonesInUse(ctx, m, c)
+func (e *Engine) chooseZone(ctx context.Context, m *Machine, zones []string) (string, error) {
+	use, err := e.zonesInUse(ctx, m)
 	if err != nil {
 		return "", err
 	}
@@ -83,11 +82,11 @@ func (e *Engine) chooseZone(ctx context.Context, m *Machine, c cloud.Class, zone
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.zones[classKey(c)].machines[zone]++
+	e.zones[classKey(m.Class.Class)].machines[zone]++
 	return zone, nil
 }
 
-// leastUsed is the zone with the fewest machines. Among equal ones the owner decides,
+// leastUsed is the zone with the fewest machines. Among equal ones the machine decides,
 // so that pools of one machine do not share a zone.
 func leastUsed(use map[string]int, zones []string, ownerID string) string {
 	rank := func(zone string) uint64 {
@@ -107,8 +106,8 @@ func leastUsed(use map[string]int, zones []string, ownerID string) string {
 }
 
 // zonesInUse returns how many machines of the class each zone has.
-func (e *Engine) zonesInUse(ctx context.Context, m *Machine, c cloud.Class) (map[string]int, error) {
-	key, now := classKey(c), e.clock.Now()
+func (e *Engine) zonesInUse(ctx context.Context, m *Machine) (map[string]int, error) {
+	key, now := classKey(m.Class.Class), e.clock.Now()
 	e.mu.Lock()
 	known := e.zones[key]
 	if known != nil && now.Sub(known.counted) < zoneUseAge {
