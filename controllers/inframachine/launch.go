@@ -3,11 +3,13 @@ package inframachine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // How long the steps wait where nothing wakes them.
@@ -247,4 +250,122 @@ func interruptible(r class.Resolved) *bool {
 		return new(true)
 	}
 	return nil
+}
+
+// usedClass is the name of the class that the VM is of, or will be.
+func (p *pass) usedClass() string {
+	if p.seen.chosen != "" && p.object.Annotations[infrav1.MadeFromAnnotation] == "" {
+		return p.seen.chosen
+	}
+	return className(p.object)
+}
+
+// offer is what the machine asks the cloud for.
+func (p *pass) offer() fallback.Offer {
+	return fallback.OfferOf(p.seen.class, p.object.Namespace, p.usedClass(), p.seen.machine.Spec.FailureDomain)
+}
+
+// beginTry reports whether the machine may ask for its class now. It may not, where another
+// machine has just begun to try that exhausted class again. What has been asked for already
+// is always asked for again: its VM may be there.
+func (c *Controller) beginTry(p *pass) bool {
+	return c.Fallback.Begin(p.offer(), machinev1.OwnerID(p.object)) || createStarted(p.object) ||
+		p.seen.chosen == ""
+}
+
+// switchTarget is the class that a machine has to go on with; empty if it is that which was
+// asked for.
+func switchTarget(o *infrav1.MCMMachine) string {
+	made, names := o.Annotations[infrav1.MadeFromAnnotation], o.Spec.ClassNames()
+	next := o.Annotations[machinev1.NextClassAnnotation]
+	switch {
+	case next != "" && next != made && slices.Contains(names, next):
+		return next
+	case !slices.Contains(names, made):
+		return names[0]
+	}
+	return ""
+}
+
+// failureThreshold is how many looks at a VM that was made may fail in a row before a
+// condition shows it: a blip is worth no write.
+const failureThreshold = 2
+
+// callFailed notes why the cloud could not be asked, or refused, and when it is worth
+// trying again. A machine whose VM was made stays as ready as it was: an outage of
+// the cloud's API is no outage of the VM.
+func (c *Controller) callFailed(p *pass, err error) error {
+	if apierrors.IsConflict(err) || !outcome.IsCloud(err) {
+		return err // the API server failed, not the cloud: nothing to report about the machine
+	}
+	n := c.updateLookups(p.object, func(n *lookups) { n.failures++ })
+	requeueAfter(p, c.retryAfter(p, err, n))
+	reason := reasonOf(err)
+	if reason == infrav1.ReasonWaitingForClass {
+		if p.seen.now.Sub(p.object.CreationTimestamp.Time) > unprotectedGrace {
+			p.did.vmCondition = conditionFalse(reason, failureMessage(err))
+		}
+		return nil
+	}
+	if !provisioned(p.object) {
+		p.did.vmCondition = conditionFalse(reason, failureMessage(err))
+	} else if n.failures < failureThreshold {
+		return nil
+	}
+	reportCloudFailure(p, conditionFalse(reason, failureMessage(err)))
+	return nil
+}
+
+// reportCloudFailure sets the condition that a failed call belongs to.
+func reportCloudFailure(p *pass, w *condition) {
+	switch w.reason {
+	case machinev1.ReasonCredentialsRefused, machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret,
+		infrav1.ReasonSecretNotAllowed, cloud.ReasonWrongScope, cloud.ReasonUnprovenScope:
+		p.did.credentialsCondition = w
+	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError,
+		machinev1.ReasonVMOfAnotherOwner:
+		p.did.cloudCondition = w
+	case machinev1.ReasonClassNotFound, machinev1.ReasonInvalidSpec:
+		if provisioned(p.object) { // else the VM's own condition shows it
+			p.did.cloudCondition = w
+		}
+	}
+}
+
+// unprotectedGrace is how long a class usually needs at most to get its finalizer;
+// before that, a condition about it would be a write.
+const unprotectedGrace = 10 * time.Second
+
+func (c *Controller) retryAfter(p *pass, err error, n lookups) time.Duration {
+	if wait := outcome.After(err, c.Options.ResourceExhaustedRetry); wait > 0 {
+		return wait
+	}
+	if provisioned(p.object) {
+		return min(shortRetry<<min(n.failures-1, 10), longRetry)
+	}
+	return outcome.Backoff(p.seen.now.Sub(p.object.CreationTimestamp.Time))
+}
+
+// callSucceeded notes that the cloud has answered.
+func (c *Controller) callSucceeded(p *pass) {
+	c.updateLookups(p.object, func(n *lookups) { n.failures = 0 })
+	p.did.cloudCondition = conditionTrue(infrav1.ReasonReachable)
+	p.did.credentialsCondition = conditionTrue(infrav1.ReasonAccepted)
+}
+
+// reasonOf is the condition reason for a failed call.
+func reasonOf(err error) string {
+	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Reason == vm.ReasonUnprotected {
+		return infrav1.ReasonWaitingForClass
+	}
+	return outcome.Reason(err)
+}
+
+// failureMessage is the message of a condition about a failed call. An exhausted offering
+// comes first: that is what its reader looks for.
+func failureMessage(err error) string {
+	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Exhausted && e.Offering != nil {
+		return fmt.Sprintf("%s is exhausted: %s", e.Offering, e)
+	}
+	return err.Error()
 }

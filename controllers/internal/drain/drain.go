@@ -5,12 +5,15 @@ package drain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
@@ -164,4 +167,92 @@ func (p *pass) act(ctx context.Context) error {
 		return fmt.Errorf("draining node %s: %w", p.request.Node.Name, err)
 	}
 	return nil
+}
+
+// force deletes every pod without a grace period, and waits for none. It goes on with
+// the other pods if one cannot be deleted.
+func (p *pass) force(ctx context.Context) (Result, error) {
+	var failed []error
+	for _, pod := range p.pods {
+		a := p.state.attempt(pod)
+		if a.forced {
+			continue // deleted in an earlier pass; the cache does not show it yet
+		}
+		err := p.deletePod(ctx, pod)
+		if err != nil && isServerError(err) {
+			return Result{}, fmt.Errorf("draining node %s by force: deleting pod %s: %w", p.request.Node.Name, name(pod), err)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("deleting pod %s: %w", name(pod), err))
+			continue
+		}
+		a.forced = true
+	}
+	if len(failed) > 0 {
+		return Result{}, fmt.Errorf("draining node %s by force: %w", p.request.Node.Name, errors.Join(failed...))
+	}
+	return Result{Done: true, Reason: machinev1.ReasonDrained, Message: "all pods have been deleted by force"}, nil
+}
+
+// Cordon makes the node unschedulable. It writes nothing if the node is unschedulable
+// or does not exist.
+func (d *Drainer) Cordon(ctx context.Context, node *corev1.Node) error {
+	if node == nil || node.Spec.Unschedulable {
+		return nil
+	}
+	changed := node.DeepCopy()
+	changed.Spec.Unschedulable = true
+	if err := target.PatchNode(ctx, d.target.Client, node, changed); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cordoning node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// MarkTerminating sets the node's condition Terminating, with reason ScaleDown or
+// Unhealthy. It writes nothing if the condition has that reason, or if the node does
+// not exist. The other conditions stay the kubelet's.
+func (d *Drainer) MarkTerminating(ctx context.Context, node *corev1.Node, reason string) error {
+	if node == nil {
+		return nil
+	}
+	want := terminating(reason, metav1.NewTime(d.clock.Now()))
+	changed := node.DeepCopy()
+	if !setCondition(changed, want) {
+		return nil
+	}
+	if err := target.PatchNodeStatus(ctx, d.target.Client, node, changed); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("setting condition %s of node %s: %w", want.Type, node.Name, err)
+	}
+	return nil
+}
+
+func terminating(reason string, now metav1.Time) corev1.NodeCondition {
+	c := corev1.NodeCondition{
+		Type: machinev1.NodeTerminating, Status: corev1.ConditionTrue, Reason: reason,
+		LastHeartbeatTime: now, LastTransitionTime: now, Message: "Machine Controller is scaling down machine",
+	}
+	if reason == machinev1.ReasonUnhealthy {
+		c.Message = "Machine Controller is terminating failed machine"
+	}
+	return c
+}
+
+// setCondition sets a condition of the node, and reports whether it has changed.
+func setCondition(node *corev1.Node, want corev1.NodeCondition) bool {
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		if c.Type != want.Type {
+			continue
+		}
+		if c.Status == want.Status && c.Reason == want.Reason {
+			return false
+		}
+		if c.Status == want.Status {
+			want.LastTransitionTime = c.LastTransitionTime
+		}
+		*c = want
+		return true
+	}
+	node.Status.Conditions = append(node.Status.Conditions, want)
+	return true
 }

@@ -4,13 +4,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
@@ -151,4 +154,70 @@ func (m *Memory) Describe(all []Candidate, except string) string {
 		}
 	}
 	return strings.Join(texts, "; ")
+}
+
+// Refusal returns err as the cloud's refusal of a class of those that a pool names; nil if it is
+// another error, after which no other class would serve either. Everything but a lack of capacity
+// is to be corrected where it is the first class that was refused. Boot data is that of one
+// machine, and says nothing about its class.
+func Refusal(err error, names []string, class string) *cloud.Error {
+	e, ok := errors.AsType[*cloud.Error](err)
+	if !ok || e.Reason == infrav1.ReasonPlainBootData {
+		return nil
+	}
+	further := len(names) > 1 && slices.Contains(names[1:], class)
+	if e.Code == cloud.Exhausted || further && (e.Code == cloud.Invalid || e.Code == cloud.Denied) {
+		return e
+	}
+	return nil
+}
+
+// Leave notes that the cloud has refused the offer of the class named was, and returns the candidate
+// with which the machine of that owner id goes on, which begins to ask for that; false if there is
+// none.
+func (m *Memory) Leave(o Offer, refusal *cloud.Error, pool []Candidate, owner, was string) (Candidate, bool) {
+	m.Refused(o, refusal.Error())
+	next, ok := m.Next(pool, owner, was)
+	return next, ok && m.Begin(next.Offer, owner)
+}
+
+// LeaveMessage is the message of the Event that a machine goes on with another class.
+func LeaveMessage(was, next string, refusal *cloud.Error) string {
+	return fmt.Sprintf("MachineClass %s cannot be used: %s; falling back to MachineClass %s", was, refusal, next)
+}
+
+// SwitchMessage is what a machine shows while it changes its class.
+func SwitchMessage(was, next string) string {
+	return fmt.Sprintf("MachineClass %s follows once nothing is left of the VM requested from MachineClass %s", next, was)
+}
+
+// ClassesOfSet returns the names of the classes that new Machines of a MachineSet may have, that of its
+// template first: one name if neither its MachineDeployment, nor, without one, the set itself
+// names more.
+func ClassesOfSet(ctx context.Context, c client.Reader, set *machinev1.MachineSet) ([]string, error) {
+	first := set.Spec.Template.Spec.Class.Name
+	var named metav1.Object = set
+	if ref := metav1.GetControllerOf(set); ref != nil && ref.Kind == machinev1.MachineDeploymentKind {
+		d := &machinev1.MachineDeployment{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: ref.Name}, d, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		named = d
+	}
+	return append([]string{first}, machinev1.FallbackClasses(named, first)...), nil
+}
+
+// ClassesOfMachine is ClassesOfSet of the Machine's MachineSet; nil if it has none.
+func ClassesOfMachine(ctx context.Context, c client.Reader, m *machinev1.Machine) ([]string, error) {
+	ref := metav1.GetControllerOf(m)
+	if ref == nil || ref.Kind != machinev1.MachineSetKind {
+		return nil, nil
+	}
+	set := &machinev1.MachineSet{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: ref.Name}, set, client.UnsafeDisableDeepCopy)
+	if err != nil || set.UID != ref.UID {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return ClassesOfSet(ctx, c, set)
 }

@@ -5,12 +5,17 @@ package nodetemplate
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
@@ -126,4 +131,141 @@ func recordApplied(want *corev1.Node, template *machinev1.NodeTemplateSpec, alwa
 		return // a type that was read from JSON
 	}
 	want.Annotations[machinev1.LastAppliedNodeTemplateAnnotation] = string(text)
+}
+
+// taints returns the taints that a node shall have: those of the template as
+// they are there, none that only the last template had, and all others as they
+// are. A taint is known by key and effect. The order of what stays does not
+// change; what is new comes last.
+func taints(have, last, wanted []corev1.Taint) []corev1.Taint {
+	var out []corev1.Taint
+	for _, t := range have {
+		switch i, j := find(wanted, t), find(last, t); {
+		case i >= 0 && sameTaint(t, wanted[i]):
+			out = append(out, t) // with the time at which it was added
+		case i >= 0:
+			out = append(out, wanted[i])
+		case j < 0:
+			out = append(out, t)
+		}
+	}
+	for _, t := range wanted {
+		if find(out, t) < 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// find returns the last taint of that key and effect, or -1.
+func find(all []corev1.Taint, t corev1.Taint) int {
+	for i := range slices.Backward(all) {
+		if all[i].MatchTaint(&t) {
+			return i
+		}
+	}
+	return -1
+}
+
+// sameTaint compares all but the time at which a taint was added.
+func sameTaint(a, b corev1.Taint) bool {
+	return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect
+}
+
+// valid returns the part of a template that the API server accepts on a Node,
+// so that one wrong entry does not keep the others, and what is wrong with the rest.
+func valid(template *machinev1.NodeTemplateSpec, fields Fields) (*machinev1.NodeTemplateSpec, []Problem) {
+	out := &machinev1.NodeTemplateSpec{}
+	var problems []Problem
+	reject := func(field, entry string, errs []string) {
+		problems = append(problems, Problem{Text: fmt.Sprintf(
+			"%s: %q is not applied to the node: %s; correct it in the template", field, entry, strings.Join(errs, ", "))})
+	}
+	out.Labels = pick(template.Labels, wrongLabel, func(key string, errs []string) { reject(fields.Labels, key, errs) })
+	out.Annotations = pick(template.Annotations, wrongAnnotation, func(key string, errs []string) {
+		reject(fields.Annotations, key, errs)
+	})
+	for _, t := range template.Spec.Taints {
+		if errs := wrongTaint(t); len(errs) > 0 {
+			reject(fields.Taints, t.ToString(), errs)
+			continue
+		}
+		if i := find(out.Spec.Taints, t); i >= 0 {
+			out.Spec.Taints[i] = t // the last one counts, as with MCM
+			continue
+		}
+		out.Spec.Taints = append(out.Spec.Taints, t)
+	}
+	return out, problems
+}
+
+// pick returns the entries that have no errors, and rejects the others in order.
+func pick(entries map[string]string, check func(key, value string) []string,
+	reject func(key string, errs []string),
+) map[string]string {
+	out := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		if errs := check(key, entries[key]); len(errs) > 0 {
+			reject(key, errs)
+			continue
+		}
+		out[key] = entries[key]
+	}
+	return out
+}
+
+func wrongLabel(key, value string) []string {
+	return append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
+}
+
+func wrongAnnotation(key, _ string) []string {
+	if slices.Contains(recordKeys(), key) {
+		return []string{"the manager records there what it has applied"}
+	}
+	return validation.IsQualifiedName(strings.ToLower(key))
+}
+
+func wrongTaint(t corev1.Taint) []string {
+	errs := validation.IsQualifiedName(t.Key)
+	if t.Value != "" {
+		errs = append(errs, validation.IsValidLabelValue(t.Value)...)
+	}
+	switch t.Effect {
+	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+	default:
+		errs = append(errs, fmt.Sprintf("effect must be %s, %s or %s",
+			corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute))
+	}
+	return errs
+}
+
+// ApplyMCMMachine is Apply for spec.nodeTemplate of an MCMMachine. What was applied
+// is recorded in MCM's form, so that a Node that is migrated between the two APIs
+// keeps nothing that no template asks for. Unlike Apply it records no empty
+// template: most MCMMachines have none.
+func ApplyMCMMachine(node *corev1.Node, template *infrav1.NodeTemplate) (*corev1.Node, []Problem) {
+	t := &machinev1.NodeTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: template.Annotations},
+		Spec:       corev1.NodeSpec{Taints: template.CoreTaints()},
+	}
+	want, problems := Apply(node, t, Fields{
+		Labels: "spec.nodeTemplate.labels", Annotations: "spec.nodeTemplate.annotations",
+		Taints: "spec.nodeTemplate.taints",
+	})
+	if Empty(t) {
+		delete(want.Annotations, machinev1.LastAppliedNodeTemplateAnnotation)
+	}
+	return want, problems
+}
+
+// Invalid joins the texts of the problems that are the template's own; empty if
+// there are none.
+func Invalid(problems []Problem) string {
+	var texts []string
+	for _, p := range problems {
+		if !p.Note {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "; ")
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
 // ReasonUnprotected is the reason of the error with which Ensure waits for the
@@ -199,111 +199,6 @@ func (e *Engine) Record(ctx context.Context, m *Machine, made cloud.VM) error {
 	return nil
 }
 
-// Delete takes the machine's VM out of its load balancers, and then removes it and all that was created with it: with
-// the machine's class, or, where that is gone or cannot be used, with another one that provably reaches the VM, unless
-// the machine is released. It does not wait: until it is Done it wants to be called again after RetryAfter; Reason and
-// Message say what it waits for.
-func (e *Engine) Delete(ctx context.Context, m *Machine) (Upkeep, error) {
-	if left, err := e.deregister(ctx, m); err != nil || !left.Done {
-		return left, err
-	}
-	var d cloud.Deletion
-	_, err := e.Account(ctx, m)
-	if unusable, ok := errors.AsType[*cloud.Error](err); ok && unusable.Code == cloud.Invalid && !m.Released {
-		d, err = e.removeAbandoned(ctx, m, unusable)
-	} else {
-		d, err = e.Remove(ctx, m)
-	}
-	if err != nil {
-		return Upkeep{}, err
-	}
-	return Upkeep{
-		Done: d.Done, RetryAfter: d.RetryAfter, Reason: machinev1.ReasonDeletingVM, Message: deletionMessage(d),
-	}, nil
-}
-
-// Remove asks for the machine's VM, and all that was created with it, to go, and for a second VM
-// with the machine's id that a restore of the API server may have led to. Done is only true when
-// it can be believed: where the cloud may not show a VM yet, or a former leader may still
-// create it, it waits. An owner id that was lost is read back first; then the deletion begins again, so
-// that the VM leaves its load balancers, too. A VM of the machine's providerID that another owner has is
-// left, and an error says so.
-func (e *Engine) Remove(ctx context.Context, m *Machine) (cloud.Deletion, error) {
-	if m.Ref().ProviderID == "" {
-		if err := e.Recall(ctx, m); err != nil {
-			return cloud.Deletion{}, err
-		}
-	}
-	ref := m.Ref()
-	if !e.wasAbsent(ref) {
-		d, err := e.removeOne(ctx, m)
-		if err != nil || !d.Done || d.Found || ref.ProviderID == "" || e.Deleting(ref.OwnerID) {
-			return d, err
-		}
-		e.update(ref.OwnerID, func(n *memory) { n.absent, n.nobodys = ref.ProviderID, false })
-	}
-	if !e.isNobodys(ref) {
-		switch known, err := e.identify(ctx, m); {
-		case err != nil:
-			return cloud.Deletion{}, err
-		case known:
-			e.update(ref.OwnerID, func(n *memory) { n.absent = "" })
-			return cloud.Deletion{RetryAfter: minRetry, Remaining: []string{"VM " + ref.ProviderID}}, nil
-		}
-		e.update(ref.OwnerID, func(n *memory) { n.nobodys = true })
-	}
-	return e.removeSecond(ctx, m)
-}
-
-// wasAbsent reports whether a deletion has found nothing of a providerID from the start. That VM
-// is not asked for again while a second one is looked for: where many machines wait for the cloud's
-// rate limit, these calls would use it up.
-func (e *Engine) wasAbsent(r cloud.Ref) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return r.ProviderID != "" && r.OwnerID != "" && e.memories[r.OwnerID].absent == r.ProviderID
-}
-
-// isNobodys reports whether the cloud shows no VM of any owner behind a providerID that a deletion has found
-// nothing of.
-func (e *Engine) isNobodys(r cloud.Ref) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.memories[r.OwnerID].nobodys
-}
-
-// removeOne is Remove without the look for a second VM.
-func (e *Engine) removeOne(ctx context.Context, m *Machine) (cloud.Deletion, error) {
-	account, err := e.Account(ctx, m)
-	if err != nil {
-		return cloud.Deletion{}, err
-	}
-	ref, err := e.ref(ctx, account, m)
-	if err != nil {
-		return cloud.Deletion{}, err
-	}
-	return e.remove(ctx, account, m.Class.Driver.Traits(), ref)
-}
-
-// Discard removes a VM that Ensure returned and that was not recorded.
-func (e *Engine) Discard(ctx context.Context, m *Machine, made cloud.VM) (cloud.Deletion, error) {
-	account, err := e.Account(ctx, m)
-	if err != nil {
-		return cloud.Deletion{}, err
-	}
-	ref := m.Ref()
-	ref.ProviderID = made.ProviderID
-	return e.remove(ctx, account, m.Class.Driver.Traits(), ref)
-}
-
-// deletionMessage says how far a deletion is.
-func deletionMessage(d cloud.Deletion) string {
-	if len(d.Remaining) == 0 {
-		return "VM is being deleted"
-	}
-	return "VM is being deleted; still there: " + strings.Join(d.Remaining, ", ")
-}
-
 // StateMessage appends the cloud's explanation of a VM's state to text.
 func StateMessage(text string, v cloud.VM) string {
 	for _, more := range []string{v.Reason, v.Message} {
@@ -312,4 +207,30 @@ func StateMessage(text string, v cloud.VM) string {
 		}
 	}
 	return text
+}
+
+// CheckStaticAddresses returns an error of code Invalid if the cloud of a class cannot
+// give VMs static addresses.
+func CheckStaticAddresses(r class.Resolved) error {
+	if r.Driver == nil || r.Driver.Traits().StaticAddresses {
+		return nil // an unknown provider is a problem of the class
+	}
+	const field = "spec.network"
+	message := fmt.Sprintf("MachineClass %s is of provider %s, which does not support static addresses; remove the field "+
+		"from the MCMMachineTemplate, or name a class of another provider", r.Class.Name, r.Driver.Traits().Name)
+	return &cloud.Error{
+		Code: cloud.Invalid, Op: "create VM", Reason: infrav1.ReasonNoStaticAddresses,
+		Problems: []cloud.Problem{{Severity: cloud.BlocksCreate, Field: field, Message: message}},
+		Err:      errors.New(field + ": " + message),
+	}
+}
+
+// Console returns the end of the console of the machine's VM, without the account's secrets. It
+// changes nothing, and takes no longer than wrap.Timeout lets it.
+func (e *Engine) Console(ctx context.Context, m *Machine) (string, error) {
+	account, err := e.Account(ctx, m)
+	if err != nil {
+		return "", err
+	}
+	return cloud.Console(ctx, account, m.Ref())
 }
