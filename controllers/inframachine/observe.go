@@ -58,9 +58,8 @@ type outcomes struct {
 	nodeCondition, addressCondition                   *condition
 	nodeConditionObsolete                             bool // nothing is asked for of the Node any more
 
-	// Of the VM: its tags, the boot data that the cloud keeps, the load balancers that it is
-	// registered with; zero: nothing is known.
-	tags, bootData, loadBalancers vm.Upkeep
+	// upkeep is what is known of what belongs to the VM, by the condition that shows it.
+	upkeep map[string]vm.Upkeep
 
 	deletionWaitsFor *condition
 	console          *console.Failure // of the machine, which did not join; nil: nothing is known
@@ -88,6 +87,7 @@ func conditionFalse(reason, message string) *condition {
 // observe reads what there is to know about o without asking the cloud.
 func (c *Controller) observe(ctx context.Context, o *infrav1.MCMMachine) (*pass, error) {
 	p := &pass{object: o.DeepCopy(), seen: observation{now: c.Clock.Now(), before: o}}
+	p.did.upkeep = map[string]vm.Upkeep{}
 	seen, err := &p.seen, error(nil)
 	if seen.machine, err = capi.MachineOf(ctx, c.Client, o); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // report is the status that follows from p. It is pure, and the only code that
@@ -43,10 +44,11 @@ func report(p *pass) infrav1.MCMMachineStatus {
 	if p.did.nodeConditionObsolete {
 		meta.RemoveStatusCondition(&status.Conditions, infrav1.NodeSyncedCondition)
 	}
-	for _, u := range p.upkeeps() {
-		setIf(u.condition, stable(status.Conditions, u.condition, u.shown()))
+	for _, condition := range vm.UpkeepConditions {
+		u := p.did.upkeep[condition]
+		setIf(condition, stable(status.Conditions, condition, shown(u)))
 		if u.None {
-			meta.RemoveStatusCondition(&status.Conditions, u.condition)
+			meta.RemoveStatusCondition(&status.Conditions, condition)
 		}
 	}
 	if !p.object.DeletionTimestamp.IsZero() {

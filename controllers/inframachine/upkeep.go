@@ -11,23 +11,23 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
-// An upkeep is what a step found out that keeps what belongs to the VM, and the condition that shows it.
-type upkeep struct {
-	condition string
-	vm.Upkeep
-}
-
-// upkeeps are the steps of that kind, in the order of their conditions.
-func (p *pass) upkeeps() []upkeep {
-	return []upkeep{
-		{infrav1.TagsUpdatedCondition, p.did.tags},
-		{infrav1.BootDataRemovedCondition, p.did.bootData},
-		{infrav1.LoadBalancerRegisteredCondition, p.did.loadBalancers},
+// keep runs a step that keeps what belongs to the VM as it is to be, which a condition of that type shows.
+func (c *Controller) keep(ctx context.Context, p *pass, condition string,
+	step func(context.Context, *vm.Machine, time.Time) (vm.Upkeep, error),
+) error {
+	var failingSince time.Time
+	if was := meta.FindStatusCondition(p.object.Status.Conditions, condition); was != nil &&
+		was.Status == metav1.ConditionFalse {
+		failingSince = was.LastTransitionTime.Time
 	}
+	u, err := step(ctx, c.vm(p), failingSince)
+	p.did.upkeep[condition] = u
+	requeueAfter(p, u.RetryAfter)
+	return err
 }
 
-// shown is what the condition says; nil if it stays as it is, or goes.
-func (u upkeep) shown() *condition {
+// shown is what a condition says of u; nil if it stays as it is, or goes.
+func shown(u vm.Upkeep) *condition {
 	switch {
 	case u.Reason == "":
 		return nil
@@ -37,15 +37,6 @@ func (u upkeep) shown() *condition {
 	return conditionFalse(u.Reason, u.Message)
 }
 
-// failingSince is since when a condition has been False; zero if it is not.
-func failingSince(p *pass, condition string) time.Time {
-	was := meta.FindStatusCondition(p.object.Status.Conditions, condition)
-	if was == nil || was.Status != metav1.ConditionFalse {
-		return time.Time{}
-	}
-	return was.LastTransitionTime.Time
-}
-
 // hasVM reports whether the VM is known to be there, and complete.
 func hasVM(p *pass) bool {
 	return p.object.Spec.ProviderID != "" && !createStarted(p.object) &&
@@ -53,33 +44,27 @@ func hasVM(p *pass) bool {
 }
 
 // updateTags brings the tags of a VM that is there to those of its class.
-func (c *Controller) updateTags(ctx context.Context, p *pass) (err error) {
+func (c *Controller) updateTags(ctx context.Context, p *pass) error {
 	if !hasVM(p) {
 		return nil
 	}
-	p.did.tags, err = c.engine.UpdateTags(ctx, c.vm(p), failingSince(p, infrav1.TagsUpdatedCondition))
-	requeueAfter(p, p.did.tags.RetryAfter)
-	return err
+	return c.keep(ctx, p, infrav1.TagsUpdatedCondition, c.engine.UpdateTags)
 }
 
 // removeBootData removes the boot data that the cloud keeps of a VM whose node has joined.
-func (c *Controller) removeBootData(ctx context.Context, p *pass) (err error) {
+func (c *Controller) removeBootData(ctx context.Context, p *pass) error {
 	if p.object.Spec.ProviderID == "" || createStarted(p.object) || !p.seen.machine.Status.NodeRef.IsDefined() {
 		return nil
 	}
-	p.did.bootData, err = c.engine.RemoveBootData(ctx, c.vm(p), failingSince(p, infrav1.BootDataRemovedCondition))
-	requeueAfter(p, p.did.bootData.RetryAfter)
-	return err
+	return c.keep(ctx, p, infrav1.BootDataRemovedCondition, c.engine.RemoveBootData)
 }
 
 // register registers a VM that is there with the load balancers of its class. It comes before
 // anything that needs the API server of the workload cluster: the first machine of a control
 // plane can only be reached through them.
-func (c *Controller) register(ctx context.Context, p *pass) (err error) {
+func (c *Controller) register(ctx context.Context, p *pass) error {
 	if !hasVM(p) {
 		return nil
 	}
-	p.did.loadBalancers, err = c.engine.Join(ctx, c.vm(p), failingSince(p, infrav1.LoadBalancerRegisteredCondition))
-	requeueAfter(p, p.did.loadBalancers.RetryAfter)
-	return err
+	return c.keep(ctx, p, infrav1.LoadBalancerRegisteredCondition, c.engine.Join)
 }

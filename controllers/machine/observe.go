@@ -58,12 +58,10 @@ type outcomes struct {
 	transition           *transition // of phase and operation; nil: none
 	waitsFor             *waiting    // what the pass ends waiting for; nil: nothing
 	expiry               *expiryChange
-	warnings             []string         // about annotations that cannot be read
-	tags                 vm.Upkeep        // of the VM; zero: nothing is known
-	bootData             vm.Upkeep        // that the cloud keeps of it; zero: nothing is known
-	loadBalancers        vm.Upkeep        // that it is registered with; zero: nothing is known
-	console              *console.Failure // of the machine that did not join; nil: nothing is known
-	outage               outage.Outage    // that protects the machine; zero: none
+	warnings             []string             // about annotations that cannot be read
+	upkeep               map[string]vm.Upkeep // what is known of what belongs to the VM, by the condition that shows it
+	console              *console.Failure     // of the machine that did not join; nil: nothing is known
+	outage               outage.Outage        // that protects the machine; zero: none
 	restartHealthTimeout bool
 
 	step             string        // MCM's name of the deletion step that the pass ends in
@@ -97,6 +95,7 @@ type kubeEvent struct{ kind, reason, message string }
 // observe reads what there is to know about m without asking the cloud.
 func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*pass, error) {
 	p := &pass{machine: m.DeepCopy(), nodeName: m.Labels[machinev1.NodeLabel]}
+	p.did.upkeep = map[string]vm.Upkeep{}
 	p.seen = observation{
 		now: c.Clock.Now(), before: m, problems: problems(m, c.Target != nil),
 		frozen: c.Frozen != nil && c.Frozen() && m.DeletionTimestamp.IsZero(),

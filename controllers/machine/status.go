@@ -356,9 +356,9 @@ func besideConditions(p *pass) []metav1.Condition {
 	if p.did.drained != nil {
 		found = append(found, drainCondition(p.did.drained))
 	}
-	for _, u := range p.upkeeps() {
-		if u.Reason != "" {
-			found = append(found, condition(u.condition, u.Done, u.Reason, u.Message))
+	for _, kind := range vm.UpkeepConditions {
+		if u := p.did.upkeep[kind]; u.Reason != "" {
+			found = append(found, condition(kind, u.Done, u.Reason, u.Message))
 		}
 	}
 	return found
@@ -515,9 +515,9 @@ func obsoleteConditions(p *pass, status machinev1.MachineStatus) []string {
 func obsoleteBeside(p *pass) []string {
 	var done []string
 	going := !p.machine.DeletionTimestamp.IsZero()
-	for _, u := range p.upkeeps() {
-		if going || u.None {
-			done = append(done, u.condition)
+	for _, kind := range vm.UpkeepConditions {
+		if going || p.did.upkeep[kind].None {
+			done = append(done, kind)
 		}
 	}
 	return done

@@ -12,60 +12,44 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
-// An upkeep is what a step found out that keeps what belongs to the VM, and the condition that shows it.
-type upkeep struct {
-	condition string
-	vm.Upkeep
-}
-
-// upkeeps are the steps of that kind, in the order of their conditions.
-func (p *pass) upkeeps() []upkeep {
-	return []upkeep{
-		{machinev1.ConditionTagsUpdated, p.did.tags},
-		{machinev1.ConditionBootDataRemoved, p.did.bootData},
-		{machinev1.ConditionLoadBalancerRegistered, p.did.loadBalancers},
+// keep runs a step that keeps what belongs to the VM as it is to be, which a condition of that type shows.
+func (c *Controller) keep(ctx context.Context, p *pass, condition string,
+	step func(context.Context, *vm.Machine, time.Time) (vm.Upkeep, error),
+) error {
+	var failingSince time.Time
+	if was := findCondition(p.machine.Status.Progress, condition); was != nil && was.Status == metav1.ConditionFalse {
+		failingSince = was.LastTransitionTime.Time
 	}
-}
-
-// failingSince is since when a condition has been False; zero if it is not.
-func failingSince(p *pass, condition string) time.Time {
-	was := findCondition(p.machine.Status.Progress, condition)
-	if was == nil || was.Status != metav1.ConditionFalse {
-		return time.Time{}
-	}
-	return was.LastTransitionTime.Time
+	u, err := step(ctx, c.vm(p), failingSince)
+	p.did.upkeep[condition] = u
+	requeueAfter(p, u.RetryAfter)
+	return err
 }
 
 // updateTags brings the tags of the VM of a machine that is well to those of its class.
-func (c *Controller) updateTags(ctx context.Context, p *pass) (err error) {
+func (c *Controller) updateTags(ctx context.Context, p *pass) error {
 	phase := phaseOf(p)
 	if p.machine.Spec.ProviderID == "" || phase != machinev1.MachineRunning && phase != machinev1.MachineAvailable {
 		return nil
 	}
-	p.did.tags, err = c.engine.UpdateTags(ctx, c.vm(p), failingSince(p, machinev1.ConditionTagsUpdated))
-	requeueAfter(p, p.did.tags.RetryAfter)
-	return err
+	return c.keep(ctx, p, machinev1.ConditionTagsUpdated, c.engine.UpdateTags)
 }
 
 // removeBootData removes the boot data that the cloud keeps of a VM whose node has joined. Without
 // a target cluster nothing shows that the VM has fetched it: it goes with the VM.
-func (c *Controller) removeBootData(ctx context.Context, p *pass) (err error) {
+func (c *Controller) removeBootData(ctx context.Context, p *pass) error {
 	if p.machine.Spec.ProviderID == "" || phaseOf(p) != machinev1.MachineRunning {
 		return nil
 	}
-	p.did.bootData, err = c.engine.RemoveBootData(ctx, c.vm(p), failingSince(p, machinev1.ConditionBootDataRemoved))
-	requeueAfter(p, p.did.bootData.RetryAfter)
-	return err
+	return c.keep(ctx, p, machinev1.ConditionBootDataRemoved, c.engine.RemoveBootData)
 }
 
 // register registers the VM of a machine with the load balancers of its class.
-func (c *Controller) register(ctx context.Context, p *pass) (err error) {
+func (c *Controller) register(ctx context.Context, p *pass) error {
 	if p.machine.Spec.ProviderID == "" || wantsVM(p.machine) && !p.did.created || phaseOf(p) == machinev1.MachineFailed {
 		return nil
 	}
-	p.did.loadBalancers, err = c.engine.Join(ctx, c.vm(p), failingSince(p, machinev1.ConditionLoadBalancerRegistered))
-	requeueAfter(p, p.did.loadBalancers.RetryAfter)
-	return err
+	return c.keep(ctx, p, machinev1.ConditionLoadBalancerRegistered, c.engine.Join)
 }
 
 // keepConsole keeps what the console of a machine says that did not join in time, before its

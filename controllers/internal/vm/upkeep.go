@@ -32,6 +32,11 @@ type Upkeep struct {
 	Message    string
 }
 
+// UpkeepConditions are the types of the conditions that show an Upkeep, in their order.
+var UpkeepConditions = []string{
+	machinev1.ConditionTagsUpdated, machinev1.ConditionBootDataRemoved, machinev1.ConditionLoadBalancerRegistered,
+}
+
 // failed returns the Upkeep of a call to the cloud that has failed that many times in a row, since
 // that time; a zero time is now. It shows what does not pass by itself, and describe puts that into
 // words. An error that is not the cloud's is returned.

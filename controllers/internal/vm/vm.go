@@ -1,5 +1,5 @@
 // Package vm is the engine: the one implementation of "this machine has exactly
-// one VM", for both APIs. [Owner] is the
+// one VM", for both APIs. [Machine] is the
 // object that has it.
 //
 //	            Create(name, token)
