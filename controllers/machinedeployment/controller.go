@@ -18,6 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // Deps are what a Controller needs; all are required but Target, Joining, PauseFailing and Fallback.
@@ -53,6 +54,7 @@ type Controller struct {
 	own            *fresh.Client     // Client, which reads its own writes
 	ownSets        *fresh.Dependents // the same for the sets
 	gate           *hold.Gate
+	batch          *watch.Batch // of reconciles that sets and machines ask for; nil without a manager
 	prunedProgress fresh.Dropped[*machinev1.Progress]
 }
 
@@ -75,6 +77,7 @@ func New(d Deps) *Controller {
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	d := &machinev1.MachineDeployment{}
 	if err := c.Client.Get(ctx, req.NamespacedName, d); err != nil {
+		c.batch.Expect(req, 0)
 		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
 	if closed, err := c.gate.Answer(ctx, d); closed || err != nil {
@@ -87,6 +90,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return outcome.Of(0, err)
 	}
+	c.batch.Expect(req, 1) // the next set that is whole
 	acted := s.act(ctx)
 	reported := s.report(ctx)
 	return outcome.Of(s.requeue, errors.Join(acted, reported))

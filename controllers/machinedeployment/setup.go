@@ -30,7 +30,7 @@ import (
 
 // Reconciles that sets and machines ask for are batched: a hundred machines that
 // start together are a few steps of a rollout then, not a hundred, each with its
-// writes.
+// writes. A set that has all that it asks for ends the batch.
 const (
 	batchDelay    = 100 * time.Millisecond
 	batchInterval = time.Second
@@ -40,15 +40,17 @@ const (
 // SetupWithManager registers the controller. Nodes are watched for the marks of a
 // rollout alone: what else it needs to know of them, their machines say.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	batch := &watch.Batch{Clock: c.Clock, Delay: batchDelay, Interval: batchInterval, Longest: batchLongest}
+	c.batch = &watch.Batch{
+		Clock: c.Clock, Delay: batchDelay, Interval: batchInterval, Longest: batchLongest, Counts: becameWhole,
+	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("machinedeployment").
 		For(&machinev1.MachineDeployment{}, builder.WithPredicates(
 			predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.own.Foreign()))).
-		Watches(&machinev1.MachineSet{}, batch.Enqueue(requestsOf(c.deploymentsOfSet))).
-		Watches(&machinev1.MachineClass{}, batch.Enqueue(requestsOf(c.deploymentsOfClass)),
+		Watches(&machinev1.MachineSet{}, c.batch.Enqueue(requestsOf(c.deploymentsOfSet))).
+		Watches(&machinev1.MachineClass{}, c.batch.Enqueue(requestsOf(c.deploymentsOfClass)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: classChanged})).
-		Watches(&machinev1.Machine{}, batch.Enqueue(requestsOf(c.deploymentsOfMachine)),
+		Watches(&machinev1.Machine{}, c.batch.Enqueue(requestsOf(c.deploymentsOfMachine)),
 			builder.WithPredicates(predicate.Funcs{
 				CreateFunc: func(event.CreateEvent) bool { return false }, // its set reports it
 				UpdateFunc: machineChanged,
@@ -57,13 +59,25 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)})
 	if c.Target != nil && c.Target.Cache != nil {
 		b = b.WatchesRawSource(source.Kind[client.Object](c.Target.Cache, &corev1.Node{},
-			batch.Enqueue(requestsOf(c.deploymentsOfNode)), predicate.Funcs{
+			c.batch.Enqueue(requestsOf(c.deploymentsOfNode)), predicate.Funcs{
 				CreateFunc: func(e event.CreateEvent) bool { return initialized(e.Object) },
 				UpdateFunc: marksChanged,
 				DeleteFunc: func(event.DeleteEvent) bool { return false }, // its machine reports it
 			}))
 	}
 	return b.Complete(fresh.Recheck(c))
+}
+
+// becameWhole reports whether a set says that it has all machines that it asks for, available, and no others.
+func becameWhole(before, after client.Object) bool {
+	was, isSet := before.(*machinev1.MachineSet)
+	is, stays := after.(*machinev1.MachineSet)
+	return isSet && stays && isWhole(is) && !isWhole(was)
+}
+
+func isWhole(set *machinev1.MachineSet) bool {
+	return set.Status.ObservedGeneration == set.Generation && set.Status.Replicas == set.Spec.Replicas &&
+		set.Status.AvailableReplicas == set.Spec.Replicas
 }
 
 // deploymentChanged leaves out changes of the status alone.

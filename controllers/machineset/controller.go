@@ -19,6 +19,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
@@ -53,6 +54,7 @@ type Deps struct {
 type Controller struct {
 	Deps
 	gate   *hold.Gate
+	batch  *watch.Batch            // of reconciles that Machines ask for; nil without a manager
 	pruned fresh.Dropped[struct{}] // about status.progress
 
 	mu       sync.Mutex
@@ -79,6 +81,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Get(ctx, req.NamespacedName, set); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			c.forget(req.NamespacedName)
+			c.batch.Expect(req, 0)
 			return reconcile.Result{}, nil
 		}
 		return outcome.Of(0, fmt.Errorf("read MachineSet: %w", err))
@@ -90,6 +93,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return outcome.Of(0, err)
 	}
+	c.batch.Expect(req, s.unsettled())
 	acted := c.act(ctx, s)
 	reported := c.report(ctx, s, acted)
 	return outcome.Of(s.requeue, errors.Join(acted, reported))

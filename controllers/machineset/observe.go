@@ -94,6 +94,26 @@ func (c *Controller) observe(ctx context.Context, set *machinev1.MachineSet) (*s
 	return s, nil
 }
 
+// unsettled is how many Machines of the set are to serve, to fail or to go before it is as it is to be.
+func (s *scope) unsettled() int {
+	serving, going, others := 0, 0, 0
+	for _, m := range s.machines {
+		switch {
+		case !m.DeletionTimestamp.IsZero():
+			going++
+		case isSettled(m):
+			serving++
+		default:
+			others++
+		}
+	}
+	wanted := int(s.set.Spec.Replicas)
+	if !s.set.DeletionTimestamp.IsZero() {
+		wanted = 0
+	}
+	return going + max(0, wanted-serving) + max(0, serving+others-wanted)
+}
+
 // observeDeployment reads the MachineDeployment that controls the set, if any.
 func (c *Controller) observeDeployment(ctx context.Context, s *scope) error {
 	ref := metav1.GetControllerOf(s.set)

@@ -20,12 +20,13 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // Reconciles that Machines ask for are batched: a hundred machines that become
 // Running cost a few status writes, not a hundred, and equally fewer reconciles of
-// the MachineDeployment.
+// the MachineDeployment. The last one that is known to come ends the batch.
 const (
 	batchDelay    = 200 * time.Millisecond
 	batchInterval = time.Second
@@ -34,19 +35,34 @@ const (
 
 // SetupWithManager registers the controller with that many workers.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	batch := &watch.Batch{Clock: c.Clock, Delay: batchDelay, Interval: batchInterval, Longest: batchLongest}
+	c.batch = &watch.Batch{
+		Clock: c.Clock, Delay: batchDelay, Interval: batchInterval, Longest: batchLongest, Counts: settled,
+	}
 	// A change of the status alone is most often this controller's own.
 	notStatus := watch.ExceptStatus()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineset").
 		For(&machinev1.MachineSet{}, builder.WithPredicates(notStatus)).
-		Watches(&machinev1.MachineSet{}, batch.Enqueue(ofItself), builder.WithPredicates(predicate.Not(notStatus))).
-		Watches(&machinev1.Machine{}, batch.Enqueue(c.setsOfMachine), builder.WithPredicates(machineChanged())).
+		Watches(&machinev1.MachineSet{}, c.batch.Enqueue(ofItself), builder.WithPredicates(predicate.Not(notStatus))).
+		Watches(&machinev1.Machine{}, c.batch.Enqueue(c.setsOfMachine), builder.WithPredicates(machineChanged())).
 		Watches(&machinev1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.setsOfDeployment),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, rolloutResumed()))).
-		Watches(&machinev1.MachineDeployment{}, batch.Enqueue(c.setsOfDeployment), builder.WithPredicates(becameAvailable())).
+		Watches(&machinev1.MachineDeployment{}, c.batch.Enqueue(c.setsOfDeployment),
+			builder.WithPredicates(becameAvailable())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		Complete(fresh.Recheck(c))
+}
+
+// settled reports whether a Machine has begun to serve, has failed, or is gone.
+func settled(before, after client.Object) bool {
+	was, isMachine := before.(*machinev1.Machine)
+	is, stays := after.(*machinev1.Machine)
+	return isMachine && (!stays || isSettled(is) && !isSettled(was))
+}
+
+func isSettled(m *machinev1.Machine) bool {
+	phase := rollout.PhaseOf(m)
+	return phase == machinev1.MachineRunning || phase == machinev1.MachineFailed
 }
 
 // rolloutResumed lets through that a paused rollout of a MachineDeployment goes on: failed machines

@@ -125,3 +125,36 @@ func TestBatchForgets(t *testing.T) {
 		t.Errorf("%d objects are remembered, want the last one only", len(b.last))
 	}
 }
+
+// TestBatchEndsWithTheLastExpected: the last machine of a wave is what all wait for.
+func TestBatchEndsWithTheLastExpected(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	clock := clocktesting.NewFakePassiveClock(start)
+	b := &Batch{Clock: clock, Delay: 100 * ms, Interval: 4 * time.Second, Counts: func(before, after client.Object) bool {
+		return before.GetName() == "a" && (after == nil || after.GetGeneration() > 0)
+	}}
+	q := delays{of: map[string][]time.Duration{}}
+	h := b.Enqueue(byName)
+	ready := named("a")
+	ready.SetGeneration(1)
+	request := byName(t.Context(), ready)[0]
+	b.Expect(request, 2)
+	h.Create(t.Context(), event.CreateEvent{Object: named("a")}, q)
+	clock.SetTime(start.Add(time.Second))
+	h.Update(t.Context(), event.UpdateEvent{ObjectOld: named("a"), ObjectNew: named("a")}, q) // does not count
+	h.Update(t.Context(), event.UpdateEvent{ObjectOld: named("a"), ObjectNew: ready}, q)
+	h.Delete(t.Context(), event.DeleteEvent{Object: ready}, q)
+	h.Update(t.Context(), event.UpdateEvent{ObjectOld: named("a"), ObjectNew: ready}, q) // not expected any more
+	want := []time.Duration{100 * ms, 3100 * ms, 3100 * ms, 100 * ms, 100 * ms}
+	if diff := cmp.Diff(want, q.of["a"]); diff != "" {
+		t.Error(diff)
+	}
+	b.Expect(request, 1)
+	b.Expect(request, 0)
+	clock.SetTime(start.Add(1200 * ms))
+	h.Update(t.Context(), event.UpdateEvent{ObjectOld: named("a"), ObjectNew: ready}, q)
+	if got := q.of["a"][5]; got != 3900*ms {
+		t.Errorf("%v after nothing was expected any more, want the rest of the interval", got)
+	}
+}
