@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,9 +18,15 @@ import (
 // checkHealth decides the phase of a Machine that has its VM, and carries out what
 // becoming Running or Failed asks for.
 func (c *Controller) checkHealth(ctx context.Context, p *pass) error {
+	// 1. A VM that has just become complete.
 	if p.did.created {
-		p.did.transition = c.phaseAfterLaunch()
+		p.did.transition = &transition{
+			phase: machinev1.MachineAvailable, operation: machinev1.MachineOperationCreate,
+			state: machinev1.MachineStateSuccessful, description: "Created machine on cloud provider",
+		}
 		if c.Target != nil {
+			p.did.transition.phase, p.did.transition.state = machinev1.MachinePending, machinev1.MachineStateProcessing
+			p.did.transition.description = "Creating machine on cloud provider"
 			requeueAfter(p, p.seen.settings.creation-p.seen.now.Sub(p.machine.CreationTimestamp.Time))
 		}
 		return nil
@@ -27,17 +34,16 @@ func (c *Controller) checkHealth(ctx context.Context, p *pass) error {
 	if p.did.transition != nil || c.Target == nil || p.otherClaimant != "" {
 		return nil // a node that two machines claim proves nothing about either
 	}
+
+	// 2. What its node says. A healthy node runs on a VM, whatever the cloud says.
 	v := evaluateHealth(p.machine, p.node, p.seen.settings, p.seen.now)
 	if p.did.createErr != nil && v.next == nil {
 		return nil
 	}
-	p.did.createErr = nil // a healthy node runs on a VM, whatever the cloud says
+	p.did.createErr = nil
 	requeueAfter(p, v.wait)
-	return c.applyDecision(ctx, p, v)
-}
 
-// applyDecision carries out the decision, unless an outage protects the machine.
-func (c *Controller) applyDecision(ctx context.Context, p *pass, v decision) error {
+	// 3. An outage protects the machine.
 	v, err := c.applyOutageProtection(ctx, p, v)
 	switch {
 	case err != nil || protected(p):
@@ -45,14 +51,23 @@ func (c *Controller) applyDecision(ctx context.Context, p *pass, v decision) err
 	case v.next == nil:
 		return c.inspectSlowJoin(ctx, p)
 	}
-	return c.enterPhase(ctx, p, v)
-}
 
-// enterPhase carries out what the phase of the decision asks for.
-func (c *Controller) enterPhase(ctx context.Context, p *pass, v decision) error {
+	// 4. An unhealthy machine is replaced when it is its turn.
 	if v.replaces {
-		return c.replaceInTurn(ctx, p, v.next)
+		ok, cause, err := c.permits.Take(ctx, p.machine)
+		switch {
+		case err != nil:
+			return fmt.Errorf("look for machines being replaced: %w", err)
+		case ok:
+			p.did.transition = v.next
+		default:
+			p.did.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, cause}
+			requeueAfter(p, shortRetry)
+		}
+		return nil
 	}
+
+	// 5. What the other phases ask for.
 	if err := c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		delete(m.Annotations, machinev1.OutageObservedAnnotation)
 	}); err != nil {
@@ -67,36 +82,6 @@ func (c *Controller) enterPhase(ctx context.Context, p *pass, v decision) error 
 		c.keepConsole(ctx, p)
 	}
 	p.did.transition = v.next
-	return nil
-}
-
-// phaseAfterLaunch is the phase of a machine whose VM is complete.
-func (c *Controller) phaseAfterLaunch() *transition {
-	if c.Target == nil {
-		return &transition{
-			phase: machinev1.MachineAvailable, operation: machinev1.MachineOperationCreate,
-			state:       machinev1.MachineStateSuccessful,
-			description: "Created machine on cloud provider",
-		}
-	}
-	return &transition{
-		phase: machinev1.MachinePending, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateProcessing,
-		description: "Creating machine on cloud provider",
-	}
-}
-
-// replaceInTurn fails an unhealthy machine if it is its turn.
-func (c *Controller) replaceInTurn(ctx context.Context, p *pass, next *transition) error {
-	ok, cause, err := c.permits.Take(ctx, p.machine)
-	if err != nil {
-		return fmt.Errorf("look for machines being replaced: %w", err)
-	}
-	if ok {
-		p.did.transition = next
-		return nil
-	}
-	p.did.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, cause}
-	requeueAfter(p, shortRetry)
 	return nil
 }
 
@@ -167,23 +152,47 @@ type decision struct {
 // evaluateHealth decides what becomes of a machine that has its VM: the health rules of
 // MCM, as a pure function of what is seen. node is nil if there is none.
 func evaluateHealth(m *machinev1.Machine, node *corev1.Node, s settings, now time.Time) decision {
-	unhealthy := nodeProblem(node, s)
-	switch m.Status.CurrentStatus.Phase {
+	unhealthy, phase := nodeProblem(node, s), m.Status.CurrentStatus.Phase
+	if phase == machinev1.MachineInPlaceUpdateSuccessful && node == nil {
+		phase = machinev1.MachineRunning // no agent is left to end the update
+	}
+	switch phase {
 	case "", machinev1.MachineTerminating:
 		return decision{}
-	case machinev1.MachinePending:
-		return evaluatePending(m, node, unhealthy, s, now)
+	case machinev1.MachinePending: // it waits for the node to join, for as long as a creation may take
+		if unhealthy == "" && !criticalComponentsMissing(node) {
+			return decision{next: &transition{
+				phase: machinev1.MachineRunning, operation: machinev1.MachineOperationCreate,
+				state: machinev1.MachineStateSuccessful, description: joinedText(m, now), joined: corev1.ConditionTrue,
+			}}
+		}
+		if wait := s.creation - now.Sub(m.CreationTimestamp.Time); wait > 0 {
+			return decision{wait: wait}
+		}
+		return decision{next: &transition{
+			phase: machinev1.MachineFailed, operation: cmp.Or(m.Status.LastOperation.Type, machinev1.MachineOperationCreate),
+			state:       machinev1.MachineStateFailed,
+			description: fmt.Sprintf("Machine %s failed to join the cluster in %s", m.Name, s.creation),
+			joined:      corev1.ConditionFalse,
+		}}
 	case machinev1.MachineRunning:
-		return evaluateRunning(m, node, unhealthy)
-	case machinev1.MachineUnknown:
-		return evaluateUnknown(m, unhealthy, s, now)
+		// A node that was never seen is not gone: its first appearance may still be on its way.
+		if unhealthy == "" || node == nil && len(joining.OfNode(m.Status.Conditions)) == 0 {
+			return decision{}
+		}
+		return decision{next: &transition{
+			phase: machinev1.MachineUnknown, operation: machinev1.MachineOperationHealthCheck,
+			state:       machinev1.MachineStateProcessing,
+			description: fmt.Sprintf("Machine %s is unhealthy - changing MachineState to Unknown: %s", m.Name, unhealthy),
+		}}
+	case machinev1.MachineUnknown: // it waits for the node to recover, for as long as a machine may be unhealthy
+		if unhealthy != "" {
+			return evaluateHealthTimeout(m, s, now)
+		}
 	case machinev1.MachineInPlaceUpdating, machinev1.MachineInPlaceUpdateFailed:
 		return evaluateInPlace(m, node, s, now)
-	case machinev1.MachineInPlaceUpdateSuccessful:
-		if node == nil {
-			return evaluateRunning(m, node, unhealthy) // no agent is left to end the update
-		}
-	case machinev1.MachineAvailable, machinev1.MachineFailed, machinev1.MachineCrashLoopBackOff:
+	case machinev1.MachineInPlaceUpdateSuccessful, machinev1.MachineAvailable, machinev1.MachineFailed,
+		machinev1.MachineCrashLoopBackOff:
 	}
 	if unhealthy == "" {
 		return healthy(m, now)
@@ -213,49 +222,6 @@ func joinedText(m *machinev1.Machine, now time.Time) string {
 		now.Sub(m.CreationTimestamp.Time).Round(time.Second))
 }
 
-// evaluatePending waits for the node to join, for as long as a creation may take.
-func evaluatePending(m *machinev1.Machine, node *corev1.Node, unhealthy string, s settings, now time.Time) decision {
-	if unhealthy == "" && !criticalComponentsMissing(node) {
-		return decision{next: &transition{
-			phase: machinev1.MachineRunning, operation: machinev1.MachineOperationCreate,
-			state: machinev1.MachineStateSuccessful, description: joinedText(m, now), joined: corev1.ConditionTrue,
-		}}
-	}
-	if wait := s.creation - now.Sub(m.CreationTimestamp.Time); wait > 0 {
-		return decision{wait: wait}
-	}
-	op := m.Status.LastOperation.Type
-	if op == "" {
-		op = machinev1.MachineOperationCreate
-	}
-	return decision{next: &transition{
-		phase: machinev1.MachineFailed, operation: op, state: machinev1.MachineStateFailed,
-		description: fmt.Sprintf("Machine %s failed to join the cluster in %s", m.Name, s.creation),
-		joined:      corev1.ConditionFalse,
-	}}
-}
-
-// evaluateRunning notices a node that is unhealthy or gone. A node that was never
-// seen is not gone: its first appearance may still be on its way.
-func evaluateRunning(m *machinev1.Machine, node *corev1.Node, unhealthy string) decision {
-	if unhealthy == "" || (node == nil && len(joining.OfNode(m.Status.Conditions)) == 0) {
-		return decision{}
-	}
-	return decision{next: &transition{
-		phase: machinev1.MachineUnknown, operation: machinev1.MachineOperationHealthCheck,
-		state:       machinev1.MachineStateProcessing,
-		description: fmt.Sprintf("Machine %s is unhealthy - changing MachineState to Unknown: %s", m.Name, unhealthy),
-	}}
-}
-
-// evaluateUnknown waits for the node to recover, for as long as a machine may be unhealthy.
-func evaluateUnknown(m *machinev1.Machine, unhealthy string, s settings, now time.Time) decision {
-	if unhealthy == "" {
-		return healthy(m, now)
-	}
-	return evaluateHealthTimeout(m, s, now)
-}
-
 // evaluateHealthTimeout fails a machine that was unhealthy for too long.
 func evaluateHealthTimeout(m *machinev1.Machine, s settings, now time.Time) decision {
 	if s.neverFails {
@@ -273,12 +239,9 @@ func evaluateHealthTimeout(m *machinev1.Machine, s settings, now time.Time) deci
 
 // healthTimedOut is the decision about a machine that was unhealthy for too long.
 func healthTimedOut(m *machinev1.Machine, s settings) decision {
-	op := m.Status.LastOperation.Type
-	if op == "" {
-		op = machinev1.MachineOperationHealthCheck
-	}
 	return decision{replaces: true, next: &transition{
-		phase: machinev1.MachineFailed, operation: op, state: machinev1.MachineStateFailed,
+		phase: machinev1.MachineFailed, operation: cmp.Or(m.Status.LastOperation.Type, machinev1.MachineOperationHealthCheck),
+		state:       machinev1.MachineStateFailed,
 		description: fmt.Sprintf("Machine %s was not healthy for %s", m.Name, s.health),
 	}}
 }
