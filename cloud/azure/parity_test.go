@@ -13,76 +13,78 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/parity"
 )
 
 // TestParity compares the driver with MCM's for Azure (provider-azure 234641e3 with MCM v0.62.1), whose
 // requests were recorded; of the records, only the folder of keys is changed, in classes and requests alike.
 func TestParity(t *testing.T) {
 	t.Parallel()
-	cloudtest.Parity{
-		File: "testdata/parity.jsonl", Create: createForParity, Decisions: parityDecisions(),
-	}.Run(t)
+	parity.Run(t, parity.Suite{File: "testdata/parity.jsonl", Ours: requestsForParity, Rules: parityRules()})
 }
 
-func parityDecisions() []cloudtest.ParityDecision {
+func parityRules() []parity.Rule {
 	const none = "MCM sends an empty value; the driver sends none, so that Azure takes its default"
-	return []cloudtest.ParityDecision{
-		{Path: `osDisk\.caching|managedDisk\.storageAccountType|managedDisk\.securityProfile`, Reason: none},
+	return []parity.Rule{
 		{
-			Cases: `c-p\.(capacityReservation=1|identityID=1|securityProfile=6).*|c-av-emptyid-and-zone|c-vmss-empty-and-zone|` +
-				`e-machineSet-noid-and-zone`,
-			Path:   `capacityReservation|identity|securityType|availabilitySet|virtualMachineScaleSet`,
+			Path:   `osDisk/(caching|managedDisk=\{\})|managedDisk/(storageAccountType|securityProfile)`,
 			Reason: none,
 		},
 		{
-			Path: `linuxConfiguration\.disablePasswordAuthentication`,
+			Cases: `c-p\.(capacityReservation=1|identityID=1|securityProfile=6).*|c-av-emptyid-and-zone|c-vmss-empty-and-zone|` +
+				`e-machineSet-noid-and-zone`,
+			Path:   `capacityReservation|identity|securityType|securityProfile=\{\}|availabilitySet|virtualMachineScaleSet`,
+			Reason: none,
+		},
+		{
+			Path: `linuxConfiguration/disablePasswordAuthentication`,
 			Reason: "MCM sends false and no password; a VM that has none can only take keys. Its users can have no password " +
 				"from the class either way, which neither driver reads",
 		},
 		{
-			Path:   `publicKeys\.0\.path`,
+			Path:   `publicKeys\[0\]/path`,
 			Reason: "MCM sends an empty path; Azure puts keys into the home of the user alone, which is the driver's default",
 		},
 		{
-			Cases: `c-p\.osProfile\.linuxConfiguration=6-.*`, Path: `publicKeys\.0\.keyData`,
+			Cases: `c-p\.osProfile\.linuxConfiguration=6-.*`, Path: `publicKeys\[0\]/keyData`,
 			Reason: "the driver cuts off the line end of a key",
 		},
 		{
-			Cases: "f-disk-image-gallery-id", Path: `creationData\.(galleryImageReference|imageReference)`,
+			Cases: "f-disk-image-gallery-id", Path: `creationData/(galleryImageReference|imageReference)`,
 			Reason: "Azure's description wants images of galleries in galleryImageReference",
 		},
 		{
-			Cases: "g-spot", Path: `properties\.(priority|evictionPolicy)`,
+			Cases: "g-spot", Path: `properties/(priority|evictionPolicy)`,
 			Reason: "priority is a field of the driver's own",
 		},
 		{
-			Cases: "d-case-dup|d-case-dup-tags", Path: `location|tags\.b`,
+			Cases: "d-case-dup|d-case-dup-tags", Path: `location|tags/b`,
 			Reason: "of two spellings of a field the driver takes the exact one, and says so; MCM takes the last, or both",
 		},
 		{
-			Cases: `c-tags=[35]-.*`, Path: cloudtest.ParityOnlyMCM,
+			Cases: `c-tags=[35]-.*`, Path: parity.Stricter,
 			Reason: "Azure takes neither a slash in the key of a tag nor two keys that differ by case; nothing is lost by " +
 				"saying so early",
 		},
 		{
-			Cases: `c-tags=6-.*`, Path: cloudtest.ParityOnlyMCM,
+			Cases: `c-tags=6-.*`, Path: parity.Stricter,
 			Reason: "Azure takes 50 tags, and the driver's own are among them",
 		},
 		{
-			Cases: "c-noplace|c-av-empty-alone|e-machineSet-empty", Path: cloudtest.ParityOnlyOurs,
+			Cases: "c-noplace|c-av-empty-alone|e-machineSet-empty", Path: parity.Looser,
 			Reason: "without a zone or a set Azure chooses, which the driver says in a warning",
 		},
 		{
-			Cases: "e-machineSet-av-and-vmss-empty", Path: cloudtest.ParityOnlyOurs,
+			Cases: "e-machineSet-av-and-vmss-empty", Path: parity.Looser,
 			Reason: "a set without an id is not set, so that the older machineSet counts",
 		},
 		{
 			Cases: `c-cloudConfiguration=4-.*|c-p\.capacityReservation=2-.*|c-p\.networkProfile\.networkInterfaces=1-.*|` +
 				"d-userdata-empty",
-			Path: cloudtest.ParityOnlyOurs, Reason: "what is empty counts as left out, or has no effect",
+			Path: parity.Looser, Reason: "what is empty counts as left out, or has no effect",
 		},
 		{
-			Cases: `c-p\.securityProfile=8-.*|c-p\.storage\.diskControllerType=3-.*|c-tags=4-.*`, Path: cloudtest.ParityOnlyOurs,
+			Cases: `c-p\.securityProfile=8-.*|c-p\.storage\.diskControllerType=3-.*|c-tags=4-.*`, Path: parity.Looser,
 			Reason: "Azure ignores case",
 		},
 	}
@@ -143,8 +145,8 @@ func reply(r *http.Request, status int, body string) *http.Response {
 	}
 }
 
-// createForParity asks for a VM of the class of a case.
-func createForParity(t testing.TB, c cloudtest.ParityCase) ([]cloud.Problem, map[string]any) {
+// requestsForParity are those for a VM of the class of a case.
+func requestsForParity(t *testing.T, c parity.Case) ([]parity.Request, error) {
 	t.Helper()
 	now := newClock().Now
 	calls := &subscription{
@@ -152,7 +154,7 @@ func createForParity(t testing.TB, c cloudtest.ParityCase) ([]cloud.Problem, map
 	}
 	calls.Machine = "m1"
 	if len(c.Input) > 0 && json.Unmarshal(c.Input, &calls.parityInput) != nil {
-		t.Fatalf("%s: input %s", c.Case, c.Input)
+		t.Fatalf("%s: input %s", c.Name, c.Input)
 	}
 	data := "#cloud-config\nhostname: x\n"
 	if calls.UserData != nil {
@@ -160,8 +162,8 @@ func createForParity(t testing.TB, c cloudtest.ParityCase) ([]cloud.Problem, map
 	}
 	d := azure.NewDriver(azure.Options{Transport: calls, Now: now})
 	class, problems := d.Parse(cloud.ClassInput{Name: "class", Namespace: "ns", Spec: c.Class})
-	if cloud.Worst("parse", problems, cloud.BlocksAll) != nil {
-		return problems, nil
+	if err := cloud.Worst("parse", problems, cloud.BlocksCreate); err != nil {
+		return nil, err
 	}
 	a, err := d.Open(t.Context(), class, credentials())
 	if err != nil {
@@ -173,9 +175,21 @@ func createForParity(t testing.TB, c cloudtest.ParityCase) ([]cloud.Problem, map
 		Checkpoint: func(context.Context, string) error { return nil },
 	}
 	if _, err = a.Create(t.Context(), r); err != nil {
-		return append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: "request", Message: err.Error()}), nil
+		return nil, err
 	}
-	return problems, calls.plain(calls.Machine)
+	text, err := json.Marshal(calls.plain(calls.Machine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bodies map[string]any
+	if err := json.Unmarshal(text, &bodies); err != nil {
+		t.Fatal(err)
+	}
+	var all []parity.Request
+	for op, body := range bodies {
+		all = append(all, parity.Request{Op: op, Body: body})
+	}
+	return all, nil
 }
 
 // plain are the requests in the form of the records: without what the driver adds to each, and with the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/parity"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
 )
@@ -21,20 +22,18 @@ import (
 // were recorded.
 func TestParity(t *testing.T) {
 	t.Parallel()
-	cloudtest.Parity{
-		File: "testdata/parity.jsonl", Create: createForParity, Decisions: parityDecisions(),
-	}.Run(t)
+	parity.Run(t, parity.Suite{File: "testdata/parity.jsonl", Ours: requestsForParity, Rules: parityRules()})
 }
 
-func parityDecisions() []cloudtest.ParityDecision {
-	return []cloudtest.ParityDecision{
+func parityRules() []parity.Rule {
+	return []parity.Rule{
 		{
-			Path: `networkInterfaces\.0\.ipv6AccessType`,
+			Path: `networkInterfaces\[0\]/ipv6AccessType`,
 			Reason: "Google's description has the field as an output, which follows the subnetwork; the driver asks for " +
 				"ipv6AccessConfigs in its place",
 		},
 		{
-			Path: `networkInterfaces\.0\.ipv6AccessConfigs`,
+			Path: `networkInterfaces\[0\]/ipv6AccessConfigs`,
 			Reason: "without one, says Google's description, an instance has no IPv6 access to the internet, for which a " +
 				"class with EXTERNAL asks",
 		},
@@ -47,39 +46,40 @@ func parityDecisions() []cloudtest.ParityDecision {
 			Reason: "MCM names a disk type with an empty name; without the field, the disk has the cloud's default type",
 		},
 		{
-			Cases: "b-sample.*|c-shieldedInstanceConfiguration=[78].*", Path: `enableVtpm|enableIntegrityMonitoring`,
+			Cases:  "b-sample.*|c-shieldedInstanceConfiguration=[78].*",
+			Path:   `enableVtpm|enableIntegrityMonitoring|shieldedInstanceConfig=\{\}`,
 			Reason: "the class says false, which MCM's client library drops",
 		},
 		{
-			Cases: "d-userdata-(ignition|include|jinja)", Path: `metadata\.items\.0\.key`,
+			Cases: "d-userdata-(ignition|include|jinja)", Path: `metadata/items\[0\]/key`,
 			Reason: "only cloud-init or Ignition reads it; MCM has Google's agent run it as a script",
 		},
 		{
-			Cases: "c-metadata=2-.*", Path: `metadata\.items\.0\.value`,
+			Cases: "c-metadata=2-.*", Path: `metadata/items\[0\]/value`,
 			Reason: "Google's description requires a value with each key, which MCM leaves out",
 		},
 		{
-			Cases: "d-userdata-empty", Path: `metadata\.items`,
+			Cases: "d-userdata-empty", Path: `metadata/items`,
 			Reason: "MCM sends an empty script; no script runs either way",
 		},
 		{
-			Cases: ".*network=1-global_networks_default", Path: `networkInterfaces\.0\.network`,
+			Cases: ".*network=1-global_networks_default", Path: `networkInterfaces\[0\]/network`,
 			Reason: "the driver takes paths, which MCM puts behind another path",
 		},
 		{
-			Cases: "g-spot-model", Path: `scheduling\.(preemptible|provisioningModel)`,
+			Cases: "g-spot-model", Path: `scheduling/(preemptible|provisioningModel)`,
 			Reason: "provisioningModel is a field of the driver's own",
 		},
 		{
-			Cases: "d-case-dup|d-case-dup-disks", Path: `/compute/.*/instances|initializeParams\.diskSizeGb`,
+			Cases: "d-case-dup|d-case-dup-disks", Path: `/compute/.*/instances|initializeParams/diskSizeGb`,
 			Reason: "of two spellings of a field the driver takes the exact one, and says so; MCM takes the last",
 		},
 		{
-			Cases: `c-tags=2-.*`, Path: cloudtest.ParityOnlyMCM,
+			Cases: `c-tags=2-.*`, Path: parity.Stricter,
 			Reason: "MCM makes the VM and never finds it again: it looks for both marks",
 		},
 		{
-			Cases: "g-gpu-negative", Path: cloudtest.ParityOnlyMCM,
+			Cases: "g-gpu-negative", Path: parity.Stricter,
 			Reason: "MCM compares with 0 only; no cloud has -1 accelerators, so that nothing is lost by saying so early",
 		},
 	}
@@ -107,15 +107,15 @@ func (c *insertions) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// createForParity asks for a VM of the class of a case.
-func createForParity(t testing.TB, c cloudtest.ParityCase) ([]cloud.Problem, map[string]any) {
+// requestsForParity are those for a VM of the class of a case.
+func requestsForParity(t *testing.T, c parity.Case) ([]parity.Request, error) {
 	t.Helper()
 	now := newClock().Now
 	calls := &insertions{login: cloudtest.HandlerTransport(gcptest.New(gcptest.Options{Now: now}))}
 	d := gcp.NewDriver(gcp.Options{Now: now, Transport: calls})
 	class, problems := d.Parse(cloud.ClassInput{Name: "class", Namespace: "ns", Spec: c.Class})
-	if cloud.Worst("parse", problems, cloud.BlocksAll) != nil {
-		return problems, nil
+	if err := cloud.Worst("parse", problems, cloud.BlocksCreate); err != nil {
+		return nil, err
 	}
 	a, err := d.Open(t.Context(), class, credentials())
 	if err != nil {
@@ -123,7 +123,7 @@ func createForParity(t testing.TB, c cloudtest.ParityCase) ([]cloud.Problem, map
 	}
 	input := struct{ UserData string }{"#cloud-config\nhostname: x\n"}
 	if len(c.Input) > 0 && json.Unmarshal(c.Input, &input) != nil {
-		t.Fatalf("%s: input %s", c.Case, c.Input)
+		t.Fatalf("%s: input %s", c.Name, c.Input)
 	}
 	r := cloud.CreateRequest{
 		Ref: cloud.Ref{Name: "m1", OwnerID: "22222222-2222-4222-8222-222222222222", Class: class}, Token: "11111111",
@@ -131,16 +131,16 @@ func createForParity(t testing.TB, c cloudtest.ParityCase) ([]cloud.Problem, map
 		Checkpoint: func(context.Context, string) error { return nil },
 	}
 	if _, err = a.Create(t.Context(), r); err != nil {
-		return append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: "request", Message: err.Error()}), nil
+		return nil, err
 	}
 	if len(calls.paths) != 1 {
-		t.Errorf("%s: %v, want one request", c.Case, calls.paths)
+		t.Errorf("%s: %v, want one request", c.Name, calls.paths)
 	}
 	var body map[string]any
 	if err := json.Unmarshal(bytes.TrimSpace(calls.body), &body); err != nil {
 		t.Fatal(err)
 	}
-	return problems, map[string]any{calls.paths[0]: plain(body)}
+	return []parity.Request{{Op: calls.paths[0], Body: plain(body)}}, nil
 }
 
 // plain is a request in the form of the records: without what the driver adds to each, and without

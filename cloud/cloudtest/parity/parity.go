@@ -5,10 +5,12 @@ package parity
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"testing"
 )
@@ -17,6 +19,7 @@ import (
 type Case struct {
 	Name  string          `json:"case"`
 	Class json.RawMessage `json:"class"` // provider spec
+	Input json.RawMessage `json:"input"` // how the cloud and the user data differ from the usual; may be empty
 	MCM   []Request       `json:"mcm"`
 	Error string          `json:"mcm_error"` // empty if MCM's driver made a VM
 }
@@ -44,6 +47,18 @@ type Decision struct {
 	Reason string
 }
 
+// A Rule allows differences that several cases have.
+type Rule struct {
+	Cases  string // expression for their names; empty is all
+	Path   string // expression for the end of the path of what differs, such as disks\[0\]/type, or for a verdict
+	Reason string // required
+}
+
+func (r Rule) allows(name, difference string) bool {
+	return regexp.MustCompile("^(?:"+cmp.Or(r.Cases, ".*")+")$").MatchString(name) &&
+		regexp.MustCompile(`^(?:[-+](?:.*/)?)?(?:`+r.Path+`)(?:$|[/\[=])`).MatchString(difference)
+}
+
 // Suite is the cases of one cloud.
 type Suite struct {
 	// File has a Case on each line.
@@ -55,13 +70,15 @@ type Suite struct {
 	Normalize func(r Request) (Request, bool)
 	// Decisions are the cases, by name, in which the driver differs.
 	Decisions map[string]Decision
+	// Rules allow what no decision names. One that no case needs is an error.
+	Rules []Rule
 }
 
 // Run fails unless for each class the driver asks for what MCM's driver asked for, or differs as decided, and the page
 // of the cloud shows how many are equal and how many are decided otherwise.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
-	decisions := maps.Clone(s.Decisions)
+	decisions, used := maps.Clone(s.Decisions), map[int]bool{}
 	var report Report
 	for _, c := range Read[Case](t, s.File) {
 		ours, refused := s.Ours(t, c)
@@ -75,7 +92,19 @@ func Run(t *testing.T, s Suite) {
 		case decided:
 			report.Decide(decision.Reason)
 		case len(differences) > 0:
-			t.Errorf("%s: %s: %q", c.Name, verdict, differences)
+			var reasons, open []string
+			for _, d := range differences {
+				at := slices.IndexFunc(s.Rules, func(r Rule) bool { return r.allows(c.Name, d) })
+				if at < 0 {
+					open = append(open, d)
+					continue
+				}
+				used[at], reasons = true, append(reasons, s.Rules[at].Reason)
+			}
+			if len(open) > 0 {
+				t.Errorf("%s: %s: %q", c.Name, verdict, open)
+			}
+			report.Decide(reasons...)
 		case verdict == Refused:
 			report.Refused++
 		default:
@@ -84,6 +113,11 @@ func Run(t *testing.T, s Suite) {
 	}
 	for name := range decisions {
 		t.Errorf("no case is called %q", name)
+	}
+	for i, r := range s.Rules {
+		if !used[i] || r.Reason == "" {
+			t.Errorf("rule %+v: no case needs it, or it has no reason", r)
+		}
 	}
 	if !t.Failed() {
 		report.Shown(t)

@@ -47,3 +47,20 @@ func TestCompare(t *testing.T) {
 		}
 	}
 }
+
+// TestRules: a rule allows what it names and nothing that merely looks like it.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	r := Rule{Cases: "a|b-.*", Path: `disks\[0\]/type`}
+	for difference, want := range map[string]bool{
+		`-PUT vm/disks[0]/type="x"`: true, `+disks[0]/type/name="x"`: true, `+PUT vm/disks[1]/type="x"`: false,
+		`-PUT vm/disks[0]/types="x"`: false, `-PUT vm/mydisks[0]/type="x"`: false, Stricter: false,
+	} {
+		if r.allows("a", difference) != want || r.allows("b-1", difference) != want || r.allows("ab", difference) {
+			t.Errorf("%s: not allowed as it should be: %v", difference, want)
+		}
+	}
+	if r := (Rule{Path: Stricter}); !r.allows("any", Stricter) || r.allows("any", Looser) {
+		t.Error("a rule about a verdict allows another one, or not that one")
+	}
+}
