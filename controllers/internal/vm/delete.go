@@ -49,41 +49,28 @@ func (e *Engine) Remove(ctx context.Context, m *Machine) (cloud.Deletion, error)
 		}
 	}
 	ref := m.Ref()
-	if !e.wasAbsent(ref) {
+	// A VM of which nothing was found from the start is not asked for again while a second one is looked for: where many
+	// machines wait for the cloud's rate limit, these calls would use it up.
+	known := e.memory(ref.OwnerID)
+	neverFound := ref.ProviderID != "" && ref.OwnerID != "" && known.neverFound == ref.ProviderID
+	if !neverFound {
 		d, err := e.removeOne(ctx, m)
 		if err != nil || !d.Done || d.Found || ref.ProviderID == "" || e.Deleting(ref.OwnerID) {
 			return d, err
 		}
-		e.update(ref.OwnerID, func(n *memory) { n.absent, n.nobodys = ref.ProviderID, false })
+		e.update(ref.OwnerID, func(n *memory) { n.neverFound, n.notAnothers = ref.ProviderID, false })
 	}
-	if !e.isNobodys(ref) {
+	if !neverFound || !known.notAnothers {
 		switch known, err := e.identify(ctx, m); {
 		case err != nil:
 			return cloud.Deletion{}, err
 		case known:
-			e.update(ref.OwnerID, func(n *memory) { n.absent = "" })
+			e.update(ref.OwnerID, func(n *memory) { n.neverFound = "" })
 			return cloud.Deletion{RetryAfter: minRetry, Remaining: []string{"VM " + ref.ProviderID}}, nil
 		}
-		e.update(ref.OwnerID, func(n *memory) { n.nobodys = true })
+		e.update(ref.OwnerID, func(n *memory) { n.notAnothers = true })
 	}
 	return e.removeSecond(ctx, m)
-}
-
-// wasAbsent reports whether a deletion has found nothing of a providerID from the start. That VM
-// is not asked for again while a second one is looked for: where many machines wait for the cloud's
-// rate limit, these calls would use it up.
-func (e *Engine) wasAbsent(r cloud.Ref) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return r.ProviderID != "" && r.OwnerID != "" && e.memories[r.OwnerID].absent == r.ProviderID
-}
-
-// isNobodys reports whether the cloud shows no VM of any owner behind a providerID that a deletion has found
-// nothing of.
-func (e *Engine) isNobodys(r cloud.Ref) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.memories[r.OwnerID].nobodys
 }
 
 // removeOne is Remove without the look for a second VM.

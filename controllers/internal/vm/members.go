@@ -155,7 +155,7 @@ func (e *Engine) leaveBalancers(ctx context.Context, m *Machine) (Upkeep, error)
 	}
 	r, failure := e.leave(ctx, account, ref, places, record)
 	if failure == nil && r.Done {
-		e.update(ref.OwnerID, func(n *memory) { n.left = true })
+		e.update(ref.OwnerID, func(n *memory) { n.deregistered = true })
 		return Upkeep{Done: true}, nil
 	}
 	since, err := e.leavingSince(ctx, m, record, places)
@@ -166,7 +166,7 @@ func (e *Engine) leaveBalancers(ctx context.Context, m *Machine) (Upkeep, error)
 	if !m.Released && !m.Hurried && waited < DeregistrationTimeout {
 		return deregistrationPending(r, failure, waited), nil
 	}
-	e.update(ref.OwnerID, func(n *memory) { n.left = true })
+	e.update(ref.OwnerID, func(n *memory) { n.deregistered = true })
 	if failure != nil { // else they only keep connections that are open, and send no new requests
 		m.Emit(corev1.EventTypeWarning, EventStillRegistered, fmt.Sprintf("VM %q is deleted and may still be registered "+
 			"with %s: %s; remove the member there if it remains", ref.ProviderID, strings.Join(places, ", "), failure))
@@ -177,7 +177,7 @@ func (e *Engine) leaveBalancers(ctx context.Context, m *Machine) (Upkeep, error)
 // placesToLeave are where the VM may be a member before it is deleted.
 func (e *Engine) placesToLeave(record memberRecord, ref cloud.Ref, with class.Resolved) []string {
 	switch {
-	case e.hasLeft(ref.OwnerID), e.Deleting(ref.OwnerID):
+	case e.memory(ref.OwnerID).deregistered, e.Deleting(ref.OwnerID):
 		return nil
 	case ref.ProviderID == "":
 		return record.Places
@@ -228,14 +228,6 @@ func deregistrationPending(r cloud.Registration, failure error, waited time.Dura
 		Message: fmt.Sprintf("VM not deregistered from its load balancers: %s; VM deletion waits up to %s", failure,
 			DeregistrationTimeout),
 	}
-}
-
-// hasLeft reports whether the VM is known to have left its load balancers, or has been
-// waited for long enough.
-func (e *Engine) hasLeft(ownerID string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.memories[ownerID].left
 }
 
 // Balances reports whether VMs of a class are, or have to be, registered with load balancers.

@@ -126,9 +126,7 @@ func (e *Engine) recordAsked(ctx context.Context, account cloud.Account, m *Mach
 // hasRefused reports whether every request of this process for a VM went to that account, and was definitely
 // refused.
 func (e *Engine) hasRefused(ownerID, scope string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return scope != "" && e.memories[ownerID].refusedIn == scope
+	return scope != "" && e.memory(ownerID).refusedIn == scope
 }
 
 // Seen notes that the cloud has shown the machine's VM through the account of its class. That proves in

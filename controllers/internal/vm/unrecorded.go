@@ -27,8 +27,11 @@ const (
 // credentials the cloud refuses does not keep machines from the others, but as long as it shows
 // nothing it is looked at again.
 func (e *Engine) findUnrecordedVM(ctx context.Context, m *Machine) (cloud.VM, bool, error) {
-	attempt := m.State.Attempt
-	if m.State.ProviderID != "" || e.asked(m.Ref().OwnerID, attempt) {
+	attempt, asked := m.State.Attempt, e.memory(m.Ref().OwnerID)
+	// This process has asked for the VM, or looked for it, in that attempt or an earlier one, and no class has refused
+	// the look.
+	wasAsked := asked.attempt > 0 && asked.attempt <= attempt && !asked.lookRefused
+	if m.State.ProviderID != "" || wasAsked {
 		return cloud.VM{}, false, nil
 	}
 	others, err := m.otherClasses(ctx)
@@ -41,11 +44,11 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, m *Machine) (cloud.VM, bo
 			return cloud.VM{}, false, err
 		}
 	}
-	unseen := false
+	lookRefused := false
 	for _, one := range places(append([]class.Resolved{m.Class}, others...)) {
 		found, ok, err := e.findWith(ctx, m, one)
 		if refusesLookUp(err) && one.Place() != m.Class.Place() {
-			unseen = true
+			lookRefused = true
 			continue
 		}
 		if ok || err != nil {
@@ -53,7 +56,7 @@ func (e *Engine) findUnrecordedVM(ctx context.Context, m *Machine) (cloud.VM, bo
 		}
 	}
 	e.update(m.Ref().OwnerID, func(n *memory) {
-		n.attempt, n.unseen = max(n.attempt, attempt), unseen
+		n.attempt, n.lookRefused = max(n.attempt, attempt), lookRefused
 	})
 	return cloud.VM{}, false, nil
 }
@@ -132,15 +135,6 @@ func places(classes []class.Resolved) []class.Resolved {
 		seen[one.Place()] = true
 		return false
 	})
-}
-
-// asked reports whether this process has asked for the VM, or looked for it, in that attempt or
-// an earlier one, and no class has refused the look.
-func (e *Engine) asked(ownerID string, attempt int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n := e.memories[ownerID]
-	return n.attempt > 0 && n.attempt <= attempt && !n.unseen
 }
 
 // lookUp returns the machine's VM as one class shows it, or the zero VM. A cloud that does not answer, or

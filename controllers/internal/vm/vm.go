@@ -48,19 +48,20 @@ const minRetry = time.Second
 
 // memory is what the engine remembers of one machine's VM.
 type memory struct {
-	seen      time.Time // since when its providerID is known here; the VM was created before
-	created   time.Time // last call of Create
-	unknown   time.Time // when a call of Create last failed without an answer that tells its outcome
-	missing   time.Time // since when the cloud shows nothing; zero if it does or was not asked
-	going     bool      // the cloud has accepted that it goes
-	absent    string    // the providerID of which a deletion has found nothing from the start
-	nobodys   bool      // and there is no VM of another owner behind it either
-	attempt   int       // the latest one that was asked for, or looked for, here
-	refused   int       // the attempt whose refusal the cloud would repeat for ever
-	unseen    bool      // a class has refused the look for a VM that nothing records
-	refusedIn string    // the account that has definitely refused every request for it
-	left      bool      // it has left its load balancers, as far as its deletion waits for that
-	logged    logged
+	seen    time.Time // since when its providerID is known here; the VM was created before
+	created time.Time // last call of Create
+	unknown time.Time // when a call of Create last failed without an answer that tells its outcome
+	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
+	// deletionAccepted is set once the cloud has accepted that it goes, deregistered once it has left its load
+	// balancers, as far as its deletion waits for that.
+	deletionAccepted, deregistered bool
+	neverFound                     string // the providerID of which a deletion has found nothing from the start
+	notAnothers                    bool   // and there is no VM of another owner behind it either
+	attempt                        int    // the latest one that was asked for, or looked for, here
+	refused                        int    // the attempt whose refusal the cloud would repeat for ever
+	lookRefused                    bool   // a class has refused the look for a VM that nothing records
+	refusedIn                      string // the account that has definitely refused every request for it
+	logged                         logged
 
 	tagFailures      int // changes of tags in a row that failed
 	bootDataFailures int // removals of boot data in a row that failed
@@ -106,13 +107,16 @@ type want struct {
 // comes back with that attempt.
 func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Traits, w want) (cloud.VM, error) {
 	key := w.Request.OwnerID
-	if (w.Spent || e.isRefused(key, w.Attempt) || e.latestAttempt(key) > w.Attempt) && w.Request.ProviderID == "" {
+	before := e.memory(key)
+	// The cloud would refuse an attempt for as long as it is repeated; of a later one that was lost, the VM may be there.
+	spent := w.Spent || before.refused == w.Attempt || before.attempt > w.Attempt
+	if spent && w.Request.ProviderID == "" {
 		return e.nextAttempt(ctx, a, traits, w)
 	}
 	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
 	// What was removed before, as when the class changes, was another VM.
 	e.update(key, func(n *memory) {
-		n.created, n.going, n.left, n.attempt = e.clock.Now(), false, false, w.Attempt
+		n.created, n.deletionAccepted, n.deregistered, n.attempt = e.clock.Now(), false, false, w.Attempt
 	})
 	e.logAttempt(ctx, w)
 	made, err := a.Create(ctx, w.Request)
@@ -145,14 +149,6 @@ func answered(err error, code cloud.Code) bool {
 	return ok && e.Code == code && !e.Remembered
 }
 
-// isRefused reports whether the cloud has refused an attempt for as long as it is repeated. Another
-// process does not know, and is refused once more.
-func (e *Engine) isRefused(ownerID string, attempt int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.memories[ownerID].refused == attempt
-}
-
 // nextAttempt looks for the VM of an attempt that must not be repeated. Once no request on its way can
 // create that VM, and the cloud has then shown none for its settle time, the next attempt begins.
 func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.Traits, w want) (cloud.VM, error) {
@@ -177,7 +173,7 @@ func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.
 			Err: fmt.Errorf("attempt %d cannot be repeated, and the cloud may not show its VM yet", w.Attempt),
 		}
 	}
-	next := max(w.Attempt, e.latestAttempt(w.Request.OwnerID)) + 1
+	next := max(w.Attempt, e.memory(w.Request.OwnerID).attempt) + 1
 	if err := w.Next(ctx, next); err != nil {
 		return cloud.VM{}, fmt.Errorf("record attempt %d: %w", next, err)
 	}
@@ -188,14 +184,6 @@ func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.
 		Code: cloud.TokenUsed, Op: "create VM", Reason: "NewAttempt", RetryAfter: time.Millisecond,
 		Err: fmt.Errorf("attempt %d made no VM, attempt %d follows", w.Attempt, next),
 	}
-}
-
-// latestAttempt is the latest attempt that this process has made for a machine, 0 if it has made none. A lower number
-// on record means that a later one was lost, whose VM may be there.
-func (e *Engine) latestAttempt(ownerID string) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.memories[ownerID].attempt
 }
 
 // ObserveProviderID notes that a machine's providerID is known; an empty one is
@@ -227,7 +215,7 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 	}
 	e.logGoing(ctx, r)
 	if !d.Done || d.Found {
-		e.update(r.OwnerID, func(n *memory) { n.going = true })
+		e.update(r.OwnerID, func(n *memory) { n.deletionAccepted = true })
 	}
 	if !d.Done {
 		e.update(r.OwnerID, func(n *memory) { n.missing = time.Time{} })
@@ -252,9 +240,7 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 // inFlight returns for how long a request of this process whose outcome is unknown, or one of a former
 // leader, may still create the VM of a machine; 0 or less if none can.
 func (e *Engine) inFlight(ownerID string) time.Duration {
-	e.mu.Lock()
-	unknown := e.memories[ownerID].unknown
-	e.mu.Unlock()
+	unknown := e.memory(ownerID).unknown
 	wait := e.formerLeader()
 	if !unknown.IsZero() {
 		wait = max(wait, fence.Reach-e.clock.Since(unknown))
@@ -265,9 +251,7 @@ func (e *Engine) inFlight(ownerID string) time.Duration {
 // Deleting reports whether Remove has been accepted by the cloud before: then the
 // VM is lost, and nothing on it is left to be drained.
 func (e *Engine) Deleting(ownerID string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.memories[ownerID].going
+	return e.memory(ownerID).deletionAccepted
 }
 
 // absenceUncertain reports whether a VM of r may exist although the cloud shows
@@ -277,12 +261,9 @@ func (e *Engine) absenceUncertain(r cloud.Ref, settle time.Duration, asked time.
 	if r.ProviderID == "" {
 		return settle > 0
 	}
-	e.mu.Lock()
-	n := e.memories[r.OwnerID]
-	e.mu.Unlock()
-	created := n.created
+	created := e.memory(r.OwnerID).created
 	if created.IsZero() {
-		created = n.seen // another process created it, which may still run
+		created = e.memory(r.OwnerID).seen // another process created it, which may still run
 	}
 	return asked.Sub(created) < settle
 }
@@ -306,6 +287,13 @@ func (e *Engine) Forget(ownerID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.memories, ownerID)
+}
+
+// memory is what is remembered of a machine's VM.
+func (e *Engine) memory(ownerID string) memory {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.memories[ownerID]
 }
 
 func (e *Engine) update(key string, change func(*memory)) {
