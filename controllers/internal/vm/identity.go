@@ -72,8 +72,8 @@ func (e *Engine) identify(ctx context.Context, m *Machine) (known bool, err erro
 	return true, e.takeBack(ctx, account, m, named)
 }
 
-// identified calls call with the machine's Ref. Where the cloud shows no VM of that, and the VM turns out to have another
-// owner id, which was lost and is taken back, it calls once more.
+// identified calls call with the machine's Ref. Where the cloud shows no VM of that, and the VM turns out to have
+// another owner id, which was lost and is taken back, it calls once more.
 func identified[T any](ctx context.Context, e *Engine, account cloud.Account, m *Machine, ref cloud.Ref,
 	call func(cloud.Ref) (T, error),
 ) (T, error) {
