@@ -173,7 +173,7 @@ func (m *Machine) Ref() cloud.Ref {
 		Name: m.Object.GetName(), OwnerID: cmp.Or(m.State.OwnerID, string(m.Object.GetUID())),
 		ProviderID: m.State.ProviderID, State: m.State.Checkpoint, Class: m.Class.Class,
 		Created: m.Object.GetCreationTimestamp().Time,
-		Scope: m.State.Account,
+		Scope:   m.State.Account,
 		Object: cloud.Object{
 			UID: string(m.Object.GetUID()), Labels: m.Object.GetLabels(), Annotations: m.Object.GetAnnotations(),
 		},
