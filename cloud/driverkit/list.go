@@ -9,7 +9,7 @@ import (
 
 // Pages yields what a cloud lists page by page. Page returns the items of the page with
 // this token, "" for the first, and the token of the next one, "" after the last. It stops
-// after the first error, and asks for no page before it is wanted. Who counts the pages of ctx is told of each.
+// after the first error, and asks for no page before it is wanted. Whoever counts the pages of ctx sees each one.
 func Pages[T any](ctx context.Context,
 	page func(ctx context.Context, token string) (items []T, next string, err error),
 ) iter.Seq2[T, error] {
