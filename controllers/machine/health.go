@@ -73,12 +73,12 @@ func (c *Controller) checkHealth(ctx context.Context, p *pass) error {
 	}); err != nil {
 		return err
 	}
-	if v.next.phase == machinev1.MachineRunning && v.next.operation == machinev1.MachineOperationCreate {
+	switch v.next.joined {
+	case corev1.ConditionTrue:
 		if err := c.dropToken(ctx, p); err != nil && !apierrors.IsForbidden(err) {
 			return err // one that we may not remove is left to its expiry
 		}
-	}
-	if v.next.joined == corev1.ConditionFalse {
+	case corev1.ConditionFalse:
 		c.keepConsole(ctx, p)
 	}
 	p.did.transition = v.next

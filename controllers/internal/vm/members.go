@@ -32,7 +32,7 @@ const EventStillRegistered = "StillRegistered"
 // VM is not registered; zero is now. Where the class cannot be read there is nothing to show.
 func (e *Engine) Join(ctx context.Context, m *Machine, since time.Time) (Upkeep, error) {
 	if m.ClassErr != nil || m.Class.Object == nil {
-		return Upkeep{}, nil // reported elsewhere; whatever else the machine needs goes on
+		return Upkeep{}, nil //nolint:nilerr // reported elsewhere; whatever else the machine needs goes on
 	}
 	r, err := e.register(ctx, m)
 	switch {
