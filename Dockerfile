@@ -10,14 +10,9 @@ COPY bootstrap bootstrap
 COPY cloud cloud
 COPY cmd cmd
 COPY controllers controllers
-COPY explain explain
-COPY fence fence
 COPY internal internal
-COPY kubeconfig kubeconfig
 COPY manager manager
-COPY naming naming
-COPY tracing tracing
-COPY userdata userdata
+COPY ops ops
 ARG TARGETOS TARGETARCH VERSION=devel COMMIT=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/build-cache \
     GOCACHE=/go/build-cache CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

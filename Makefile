@@ -16,7 +16,7 @@ export CGO_ENABLED := 0
 # The race detector needs a C compiler, without which `go env CGO_ENABLED` is 0. `make test` uses it
 # where goroutines share the most and little has to be compiled for it: in what all drivers are
 # built on and wrapped in. `make race` uses it everywhere.
-RACED = ./cloud ./cloud/wrap ./cloud/driverkit/... ./cloud/cloudtest ./cloud/sim ./cloud/gcp/...
+RACED = ./cloud ./cloud/wrap ./cloud/driverkit/... ./cloud/testing/cloudtest ./cloud/sim ./cloud/gcp/...
 RACE ?= $(if $(filter 1,$(shell CGO_ENABLED= go env CGO_ENABLED)),-race)
 
 .PHONY: help

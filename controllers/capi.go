@@ -4,27 +4,27 @@ import (
 	"slices"
 
 	classes "github.com/capmcm/cluster-api-provider-mcm/controllers/class"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/infracluster"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachine"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachinetemplate"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmcluster"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/remediation"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmexternalcontrolplane"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmmachine"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmmachinetemplate"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmremediation"
 )
 
 func addMCMCluster(s *setup) error {
-	return infracluster.New(infracluster.Deps{
+	return mcmcluster.New(mcmcluster.Deps{
 		Client: s.Client, Live: s.Live, Classes: s.classes, Clock: s.Clock, Events: s.Events("mcmcluster-controller"),
 		WatchFilter: s.WatchFilter,
 	}).SetupWithManager(s.mgr, s.Workers("mcmcluster"))
 }
 
 func addMCMMachine(s *setup) error {
-	return inframachine.New(inframachine.Deps{
+	return mcmmachine.New(mcmmachine.Deps{
 		Namespace: s.Namespace, Client: s.Client, Live: s.Live, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock,
 		Fence:  s.Fence,
 		Events: s.Events("mcmmachine-controller"), IPAM: !slices.ContainsFunc(IPAMKinds(), s.unserved),
-		Options: inframachine.Options{
+		Options: mcmmachine.Options{
 			WatchFilter:            s.WatchFilter,
 			ResourceExhaustedRetry: s.Options.Machine.ResourceExhaustedRetry,
 		},
@@ -33,7 +33,7 @@ func addMCMMachine(s *setup) error {
 }
 
 func addMCMMachineTemplate(s *setup) error {
-	return inframachinetemplate.New(inframachinetemplate.Deps{
+	return mcmmachinetemplate.New(mcmmachinetemplate.Deps{
 		Client: s.Client, Live: s.Live, Clouds: s.Clouds, Clock: s.Clock,
 		Events: s.Events("mcmmachinetemplate-controller"), WatchFilter: s.WatchFilter, Fallback: s.fallback,
 	}).SetupWithManager(s.mgr, s.Workers("mcmmachinetemplate"))
@@ -45,9 +45,9 @@ func addMCMRemediation(s *setup) error {
 	if slices.ContainsFunc(remediationKinds(), s.unserved) {
 		return nil
 	}
-	return remediation.New(remediation.Deps{
+	return mcmremediation.New(mcmremediation.Deps{
 		Client: s.Client, Live: s.Live, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmremediation-controller"),
-		Options: remediation.Options{
+		Options: mcmremediation.Options{
 			WatchFilter:   s.WatchFilter,
 			IgnoreOutages: s.Options.Machine.IgnoreOutages, OutageLimit: s.Options.Machine.OutageLimit,
 		},
@@ -69,7 +69,7 @@ func addMCMConfig(s *setup) error {
 }
 
 func addMCMExternalControlPlane(s *setup) error {
-	return externalcontrolplane.New(externalcontrolplane.Deps{
+	return mcmexternalcontrolplane.New(mcmexternalcontrolplane.Deps{
 		Client: s.Client, Live: s.Live, Clusters: s.Clusters, Config: s.mgr.GetConfig(), Clock: s.Clock,
 		Events: s.Events("mcmexternalcontrolplane-controller"), WatchFilter: s.WatchFilter,
 	}).SetupWithManager(s.mgr, s.Workers("mcmexternalcontrolplane"))

@@ -32,7 +32,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/node"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
 )
 
 // Names of the components that Events come from; the first two are MCM's.

@@ -5,9 +5,9 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmexternalcontrolplane"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 )
 
@@ -50,7 +50,7 @@ func controlIndexes(groups []APIGroup, served func(Kind) bool) []index.Index {
 		found = append(found, mcmconfig.Indexes()...)
 	}
 	if has(ControlPlane) {
-		found = append(found, externalcontrolplane.Indexes()...)
+		found = append(found, mcmexternalcontrolplane.Indexes()...)
 	}
 	return found
 }

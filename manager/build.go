@@ -25,9 +25,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/logging"
-	"github.com/capmcm/cluster-api-provider-mcm/tracing"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/tracing"
 )
 
 // scrapeTimeout bounds how long a scrape waits for a cache.

@@ -14,7 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/tracing"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/tracing"
 )
 
 // garbagePercent is how much garbage there may be, of what lives, before it is

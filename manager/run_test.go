@@ -21,9 +21,9 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
-	"github.com/capmcm/cluster-api-provider-mcm/naming"
-	"github.com/capmcm/cluster-api-provider-mcm/tracing"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/tracing"
 )
 
 // collected is a collector of the traces of several processes.

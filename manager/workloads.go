@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
-	"github.com/capmcm/cluster-api-provider-mcm/kubeconfig"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/kubeconfig"
 )
 
 // newWorkloads returns the connections to the workload clusters of Cluster API,

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/userdata"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/userdata"
 )
 
 // FromSecret returns the boot data in the entries of a Secret, with its placeholders: the entry userData as its

@@ -11,7 +11,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/ec2test"
 )
 
 // TestTokenFileGoesFirst: beside an access key the web identity counts, as with MCM's driver. An entry that is empty

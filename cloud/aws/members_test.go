@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/ec2test"
 )
 
 // TestTargets: what Elastic Load Balancing refuses, and what an instance is waited for.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/parity"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest/parity"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/ec2test"
 )
 
 // parityInput is what of a case stands beside the class.

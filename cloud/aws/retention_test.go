@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/ec2test"
 )
 
 // keeping is a class that keeps one of its two volumes and one of its two interfaces.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/ec2test"
 )
 
 // samples are classes as MCM's users have them.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
 )
 
 // answerTo lets Azure answer all requests of a kind with an error.

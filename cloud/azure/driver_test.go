@@ -12,8 +12,8 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/azuretest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/gardener"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest/gardener"
 )
 
 // TestGardenerCodes: what Azure answers is read from a machine by Gardener as with MCM's driver, but for the phrase of

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/azuretest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/parity"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/azuretest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest/parity"
 )
 
 // TestParity compares the driver with MCM's for Azure (provider-azure 234641e3 with MCM v0.62.1), whose

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/azuretest"
 )
 
 // TestGroupThatIsAbsent: an absent resource group means that the VM is gone only in the subscription that is

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/azuretest"
 )
 
 // TestTakeover: what MCM made carries the tags of the class alone and is named after the machine. It is found by

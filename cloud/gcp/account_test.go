@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/gcptest"
 )
 
 // open returns an account of a new process.

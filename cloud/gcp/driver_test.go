@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/gcptest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 

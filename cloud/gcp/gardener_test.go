@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/gardener"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest/gardener"
 )
 
 // TestGardenerCodes: what Compute Engine answers, and what its operations end with, is read from a machine by Gardener

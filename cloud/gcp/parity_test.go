@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/parity"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest/parity"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/gcptest"
 )
 
 // TestParity compares the driver with MCM's for GCP (provider-gcp f192d121 with MCM v0.62.1), whose requests

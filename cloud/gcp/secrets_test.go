@@ -7,7 +7,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/gcptest"
 )
 
 // TestPublicFieldsOfAKey: errors name the project, the account and the address, and no part of the key.

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/gcptest"
 )
 
 // TestTakeover: a VM that MCM made has the machine's name, network tags and the class's labels, and

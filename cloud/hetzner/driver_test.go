@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner/hetznertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/hetznertest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 

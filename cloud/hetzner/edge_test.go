@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner/hetznertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/hetznertest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner/hetznertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/hetznertest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt/kubevirttest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/kubevirttest"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt/kubevirttest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/kubevirttest"
 )
 
 // networks: what a class does not say about networks is left to the cluster.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt/kubevirttest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/kubevirttest"
 )
 
 // unfinished: a VM that does not run yet is waited for, however long its image takes, and a shortage counts from when

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
 	rig "github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 )
 

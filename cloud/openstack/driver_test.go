@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 	rig "github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/gardener"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest/gardener"
 )
 
 // TestGardenerCodes: what the services answer is read from a machine by Gardener as with MCM's driver, with MCM's own

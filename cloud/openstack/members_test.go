@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack/octaviatest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/octaviatest"
 )
 
 const (

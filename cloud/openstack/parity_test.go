@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest/parity"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest/parity"
 )
 
 // canned answers as the services did when MCM's driver was recorded: what has a name exists, a server runs at once,

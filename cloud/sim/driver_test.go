@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/vcentertest"
 )
 
 // TestPermissions takes every privilege away in turn: the error names it, and the VM

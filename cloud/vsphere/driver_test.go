@@ -10,7 +10,7 @@ import (
 	"github.com/vmware/govmomi/object"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 

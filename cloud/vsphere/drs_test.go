@@ -13,8 +13,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/vcentertest"
 )
 
 // cluster is the compute cluster of newSpec's pool.

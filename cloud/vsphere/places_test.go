@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/vcentertest"
 )
 
 // TestDatastoreCluster makes VMs in a datastore cluster: one whose storage DRS is

@@ -8,7 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/vcentertest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 

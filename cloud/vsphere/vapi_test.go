@@ -11,8 +11,8 @@ import (
 	vapitags "github.com/vmware/govmomi/vapi/tags"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/vcentertest"
 )
 
 // categories makes two: of zones a VM has one tag, of teams any number.

@@ -23,9 +23,9 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/vcentertest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
 )
 
 const markKey = "mcm.cluster.x-k8s.io"

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capmcm/cluster-api-provider-mcm/migration"
-	"github.com/capmcm/cluster-api-provider-mcm/migration/takeover"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/takeover"
 )
 
 // headings of the levels, from bad to good.

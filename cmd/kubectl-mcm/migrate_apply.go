@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/capmcm/cluster-api-provider-mcm/migration"
-	"github.com/capmcm/cluster-api-provider-mcm/migration/steps"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/steps"
 )
 
 // newEngine is an engine that works on the clusters and tells out what it does.

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/recovery"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/recovery"
 )
 
 var errChoose = errors.New("name the VMs, or use --all for those that kubectl mcm orphans list shows")

@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/capmcm/cluster-api-provider-mcm/migration/plan"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/plan"
 )
 
 // Formats of what is printed.

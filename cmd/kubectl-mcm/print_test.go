@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capmcm/cluster-api-provider-mcm/migration"
-	"github.com/capmcm/cluster-api-provider-mcm/migration/plan"
-	"github.com/capmcm/cluster-api-provider-mcm/migration/takeover"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/plan"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/takeover"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 
-	"github.com/capmcm/cluster-api-provider-mcm/recovery"
-	"github.com/capmcm/cluster-api-provider-mcm/recovery/steps"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/recovery"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/recovery/steps"
 )
 
 var errNotRecovered = errors.New("not every VM can be recovered yet: see what is blocked above")

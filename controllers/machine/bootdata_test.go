@@ -12,9 +12,9 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/s3test"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/s3test"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 

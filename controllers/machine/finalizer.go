@@ -16,7 +16,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
-	"github.com/capmcm/cluster-api-provider-mcm/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/naming"
 )
 
 // lostIDRetry is when a cloud that gives no hint is asked again whose VM a Machine's is.

@@ -14,8 +14,8 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
-	"github.com/capmcm/cluster-api-provider-mcm/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/naming"
 )
 
 // createMachines creates the Machines that are missing on the API server, at most

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
-	"github.com/capmcm/cluster-api-provider-mcm/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/naming"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 

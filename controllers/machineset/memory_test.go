@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
-	"github.com/capmcm/cluster-api-provider-mcm/kubeconfig"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/kubeconfig"
 )
 
 // Entries of a data Secret, as Cluster API's contract has them.

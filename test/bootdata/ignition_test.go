@@ -8,7 +8,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_4"
 )
 
-const golden = "../../userdata/testdata/golden/flatcar.txt"
+const golden = "../../bootstrap/userdata/testdata/golden/flatcar.txt"
 
 // TestIgnition: a machine with a config that Ignition refuses stops in its initramfs, and what it
 // warns of it ignores. The tests of package userdata hold the file equal to what it makes.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/azuretest"
 )
 
 const azureBoot = 300 * time.Millisecond

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/gcptest"
 )
 
 // gce is Compute Engine, which the manager finds by the variable that gcloud has for that. The

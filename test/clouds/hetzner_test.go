@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner/hetznertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/hetznertest"
 )
 
 // hetznerCloud is a project at Hetzner. The manager finds it by the variable with which Hetzner's own

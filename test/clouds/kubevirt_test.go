@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt/kubevirttest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/kubevirttest"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/vcentertest"
 )
 
 // vsphereCloud is govmomi's simulator.

@@ -11,7 +11,7 @@ import (
 )
 
 // notDrivers are folders of cloud/ that are no cloud.
-var notDrivers = []string{"cloudtest", "mcmdriver", "wrap"}
+var notDrivers = []string{"mcmdriver", "testing", "wrap"}
 
 // A driver is done when it has the files that every driver has, passes the
 // conformance kit, and is documented. The simulated cloud is a cloud first and a

@@ -23,16 +23,20 @@ var parts = map[string]part{
 		"k8s.io/api/core/v1", "k8s.io/apimachinery/", "sigs.k8s.io/cluster-api/api/",
 		"sigs.k8s.io/controller-runtime/pkg/scheme",
 	}},
-	"cloud":           {},
-	"cloud/cloudtest": {ours: []string{"cloud"}},
-	"cloud/lenient":   {ours: []string{"cloud"}},
-	"cloud/driverkit": {ours: []string{"cloud", "cloud/lenient"}},
-	"cloud/mcmdriver": {ours: []string{"cloud"}},
-	"cloud/sim":       {ours: []string{"cloud", "cloud/driverkit", "cloud/lenient"}},
+	"cloud":                   {},
+	"cloud/testing/cloudtest": {ours: []string{"cloud"}},
+	"cloud/lenient":           {ours: []string{"cloud"}},
+	"cloud/driverkit":         {ours: []string{"cloud", "cloud/lenient"}},
+	"cloud/mcmdriver":         {ours: []string{"cloud"}},
+	"cloud/sim":               {ours: []string{"cloud", "cloud/driverkit", "cloud/lenient"}},
 	"cloud/wrap": {ours: []string{"cloud", "cloud/driverkit"}, theirs: []string{
 		"github.com/prometheus/client_golang/", "go.opentelemetry.io/otel",
 		"golang.org/x/time/rate",
 	}},
+	// Doubles of clouds, beside the kit.
+	"cloud/testing/*": {
+		ours: []string{"cloud", "cloud/testing/cloudtest"}, theirs: []string{"..."}, not: []string{"k8s.io/", "sigs.k8s.io/"},
+	},
 	"cloud/*": {
 		ours: []string{"cloud", "cloud/driverkit", "cloud/lenient", "cloud/wrap"}, theirs: []string{"..."},
 		not: []string{"k8s.io/", "sigs.k8s.io/"},
@@ -40,26 +44,26 @@ var parts = map[string]part{
 
 	// The placeholders are spelled in the API, and formats of user data are for drivers, too.
 	"bootstrap":          {ours: []string{"api", "cloud"}, theirs: []string{"sigs.k8s.io/yaml"}},
-	"bootstrap/bootdata": {ours: []string{"api", "userdata"}},
+	"bootstrap/bootdata": {ours: []string{"api", "bootstrap/userdata"}},
 	"bootstrap/*": {
 		ours: []string{"api", "bootstrap", "cloud"}, theirs: []string{"k8s.io/", "sigs.k8s.io/controller-runtime/"},
 	},
 
 	// The generator of boot data: a library of its own, without a controller's.
-	"userdata": {theirs: []string{
+	"bootstrap/userdata": {theirs: []string{
 		"github.com/blang/semver/v4", "k8s.io/apimachinery/pkg/util/", "k8s.io/kubelet/", "sigs.k8s.io/json",
 		"sigs.k8s.io/yaml",
 	}},
 
-	"fence": {ours: []string{"cloud"}, theirs: kubernetes},
+	"internal/fence": {ours: []string{"cloud"}, theirs: kubernetes},
 
 	// Kubeconfigs out of Secrets, for all that connect with them.
-	"kubeconfig": {theirs: kubernetes},
+	"internal/kubeconfig": {theirs: kubernetes},
 
-	"naming": {ours: []string{"api"}, theirs: []string{"github.com/google/uuid", "k8s.io/apimachinery/"}},
+	"internal/naming": {ours: []string{"api"}, theirs: []string{"github.com/google/uuid", "k8s.io/apimachinery/"}},
 
 	"controllers/internal": {ours: []string{
-		"api", "bootstrap", "bootstrap/bootdata", "cloud", "fence", "internal/console", "internal/redact", "naming",
+		"api", "bootstrap", "bootstrap/bootdata", "cloud", "internal/fence", "internal/console", "internal/redact", "internal/naming",
 	}, theirs: kubernetes},
 	"controllers/metrics": {
 		ours:   []string{"api", "controllers/internal"},
@@ -67,21 +71,21 @@ var parts = map[string]part{
 	},
 	"controllers/*": {ours: []string{
 		"api", "bootstrap", "bootstrap/*", "bootstrap/bootdata", "cloud", "controllers/internal",
-		"controllers/metrics", "fence", "internal/console", "kubeconfig", "naming",
+		"controllers/metrics", "internal/fence", "internal/console", "internal/kubeconfig", "internal/naming",
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{
 		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",
-		"controllers/*", "fence",
+		"controllers/*", "internal/fence",
 	}, theirs: kubernetes},
 
 	// The library below kubectl mcm: it knows the APIs, and no controller or driver.
-	"migration": {ours: []string{"api"}, theirs: kubernetes},
+	"ops/migration": {ours: []string{"api"}, theirs: kubernetes},
 	// The library below kubectl mcm recover.
-	"recovery": {ours: []string{"api", "migration", "naming"}, theirs: kubernetes},
+	"ops/recovery": {ours: []string{"api", "ops/migration", "internal/naming"}, theirs: kubernetes},
 
 	// The library below kubectl mcm tree and why: it knows the APIs, and the names of bootstrap tokens
 	// and of traces.
-	"explain": {ours: []string{"api", "bootstrap/*", "internal/console", "naming"}, theirs: kubernetes},
+	"ops/explain": {ours: []string{"api", "bootstrap/*", "internal/console", "internal/naming"}, theirs: kubernetes},
 
 	// What controllers and kubectl mcm share: one table of what the console of a machine that did not
 	// join says, and one of what is redacted.
@@ -91,14 +95,14 @@ var parts = map[string]part{
 	"internal/redact":  {theirs: []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
 
 	// Traces of machines' lives, for the manager.
-	"tracing": {
-		ours: []string{"api", "explain", "naming"}, theirs: append([]string{"go.opentelemetry.io/otel"}, kubernetes...),
+	"internal/tracing": {
+		ours: []string{"api", "ops/explain", "internal/naming"}, theirs: append([]string{"go.opentelemetry.io/otel"}, kubernetes...),
 	},
 
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{
-		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "fence",
-		"internal/logging", "kubeconfig", "tracing",
+		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "internal/fence",
+		"internal/logging", "internal/kubeconfig", "internal/tracing",
 	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag", "go.opentelemetry.io/otel"},
 		kubernetes...)},
 
@@ -120,7 +124,7 @@ var kubernetes = []string{
 	"github.com/davecgh/go-spew",
 }
 
-// sdks live in cloud/<driver> and nowhere else.
+// sdks live in cloud/<driver>, and in the doubles.
 var sdks = []string{
 	"github.com/aws/", "github.com/Azure/", "cloud.google.com/go", "github.com/gophercloud/", "github.com/vmware/",
 	"github.com/hetznercloud/",
@@ -167,7 +171,7 @@ func judge(rule, folder string, allowed part, imported string) string {
 		}
 		return strconv.Quote(rule) + " may not import " + dir
 	}
-	if hasPrefix(sdks, imported) && rule != "cloud/*" && rule != "test" {
+	if hasPrefix(sdks, imported) && rule != "cloud/*" && rule != "cloud/testing/*" && rule != "test" {
 		return "imports " + imported + ": SDKs live in cloud/<driver>"
 	}
 	if hasPrefix(allowed.theirs, imported) || slices.Contains(allowed.theirs, "...") && !hasPrefix(allowed.not, imported) {
@@ -205,14 +209,14 @@ func TestImportRulesBite(t *testing.T) {
 		"a driver sees no Kubernetes":              {"cloud/aws", "sigs.k8s.io/controller-runtime", false},
 		"a driver has its SDK":                     {"cloud/aws", "github.com/aws/aws-sdk-go-v2/service/ec2", true},
 		"a driver knows no other":                  {"cloud/aws", module + "/cloud/openstack", false},
-		"a driver may have folders of its own":     {"cloud/aws/ec2test", module + "/cloud/aws", true},
-		"the kit is standard library only":         {"cloud/cloudtest", "github.com/google/go-cmp/cmp", false},
+		"a driver may have folders of its own":     {"cloud/aws/elb", module + "/cloud/aws", true},
+		"the kit is standard library only":         {"cloud/testing/cloudtest", "github.com/google/go-cmp/cmp", false},
 		"a controller has no driver":               {"controllers/machine", module + "/cloud/sim", false},
 		"a controller knows no other":              {"controllers/machine", module + "/controllers/machineset", false},
 		"a controller knows the contract":          {"controllers/machine", module + "/cloud", true},
 		"a controller has the shared parts":        {"controllers/machine", module + "/controllers/internal/vm", true},
 		"shared parts know no controller":          {"controllers/internal/vm", module + "/controllers/machine", false},
-		"a controller explains nothing to kubectl": {"controllers/machine", module + "/explain", false},
+		"a controller explains nothing to kubectl": {"controllers/machine", module + "/ops/explain", false},
 		"the API knows nothing of ours":            {"api/machine/v1alpha1", module + "/cloud", false},
 		"SDKs stay out of controllers":             {"controllers/machine", "github.com/gophercloud/gophercloud/v2", false},
 		"SDKs stay out of the manager":             {"cmd/manager", "github.com/vmware/govmomi", false},

@@ -14,12 +14,12 @@ import (
 // readers of kubeconfigs: package kubeconfig checks what comes out of Secrets, and the others read the
 // files that whoever starts them names by a flag.
 var kubeconfigReaders = map[string]string{
-	"kubeconfig/kubeconfig.go":     "Load",
-	"manager/kubeconfig.go":        "BuildConfigFromFlags",
-	"cmd/kubectl-mcm/connect.go":   "BuildConfigFromFlags, ParseTimeout",
-	"cmd/simcloud/main.go":         "BuildConfigFromFlags",
-	"manager/workloads.go":         "connections through kubeconfig.NewReader",
-	"cloud/kubevirt/kubeconfig.go": "a driver without client-go",
+	"internal/kubeconfig/kubeconfig.go": "Load",
+	"manager/kubeconfig.go":             "BuildConfigFromFlags",
+	"cmd/kubectl-mcm/connect.go":        "BuildConfigFromFlags, ParseTimeout",
+	"cmd/simcloud/main.go":              "BuildConfigFromFlags",
+	"manager/workloads.go":              "connections through kubeconfig.NewReader",
+	"cloud/kubevirt/kubeconfig.go":      "a driver without client-go",
 }
 
 // libraries that read a kubeconfig, or the Secret of one.
@@ -67,7 +67,7 @@ func TestKubeconfigsOfSecretsAreChecked(t *testing.T) {
 	for _, s := range sources(t, product) {
 		found = append(found, s.name)
 		if problem := kubeconfigProblem(s); problem != "" {
-			t.Errorf("%s: %s: read it with package %s/kubeconfig, or, if an operator names a file by a flag, add it to "+
+			t.Errorf("%s: %s: read it with package %s/internal/kubeconfig, or, if an operator names a file by a flag, add it to "+
 				"kubeconfigReaders", s.name, problem, path.Base(module))
 		}
 	}

@@ -83,7 +83,7 @@ func stepsOf(t *testing.T, dir string, files map[string]string) []string {
 // no step changes it. What steps find out and do goes into the pass's outcomes.
 func TestObservationsDoNotChange(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"controllers/machine", "controllers/inframachine"} {
+	for _, dir := range []string{"controllers/machine", "controllers/mcmmachine"} {
 		steps := func(name string) bool { return isSource(name) && path.Base(name) != "observe.go" }
 		for _, s := range sources(t, under(dir, steps)) {
 			ast.Inspect(s.file, func(n ast.Node) bool {

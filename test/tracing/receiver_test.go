@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/naming"
-	"github.com/capmcm/cluster-api-provider-mcm/tracing"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/tracing"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer/consumertest"

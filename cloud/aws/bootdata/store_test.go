@@ -14,9 +14,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/bootdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/s3"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/s3test"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/s3test"
 )
 
 const (

@@ -22,9 +22,9 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/redact"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
 )
 
 const (

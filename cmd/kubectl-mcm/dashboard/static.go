@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/redact"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
 )
 
 // mostObjects is how many objects a file explains one by one, those first that lack something.

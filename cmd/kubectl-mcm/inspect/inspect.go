@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
 )
 
 // Clusters are the two clusters that the APIs work on.

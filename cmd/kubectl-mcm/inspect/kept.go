@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
 )
 
 // Kept returns the consoles that the manager has kept: of a pool those of its last machines that

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
 )
 
 // The metrics that are shown. MCM's error code 14 is that of calls that were throttled, and of

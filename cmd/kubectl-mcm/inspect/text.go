@@ -4,7 +4,7 @@ import (
 	"io"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
 )
 
 // Text prints facts as the verbs do for people, for a command that has read them already.

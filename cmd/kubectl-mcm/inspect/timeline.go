@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
 )
 
 // formatTrace is the Trace Event Format, which Perfetto and Chrome open.

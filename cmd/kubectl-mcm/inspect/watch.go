@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/forecast"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machinedeployment"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineset"
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
 )
 
 // nativeDeployment plays the change of a MachineDeployment through.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/userdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
-	"github.com/capmcm/cluster-api-provider-mcm/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/userdata"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
 )
 
 // exitUsage is the exit code of wrong flags and of files that cannot be read.

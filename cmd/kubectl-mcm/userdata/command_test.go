@@ -11,7 +11,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 )
 
-const specs = "../../../userdata/testdata/"
+const specs = "../../../bootstrap/userdata/testdata/"
 
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
@@ -91,7 +91,7 @@ func TestExitCodes(t *testing.T) {
 		"does not read":         {[]string{"-f", "-", "-o", "ignition"}, true},
 		"unknown flag":          {[]string{"--what"}, true},
 		"unknown command":       {[]string{"what"}, true},
-		"write kind":            {[]string{"-f", specs + "../../config/samples/sim/secret.yaml"}, false},
+		"write kind":            {[]string{"-f", specs + "../../../config/samples/sim/secret.yaml"}, false},
 	} {
 		_, err := run(t, c.args...)
 		var coded *output.CodedError

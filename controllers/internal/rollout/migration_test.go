@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/migration"
-	"github.com/capmcm/cluster-api-provider-mcm/migration/fields"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/fields"
 )
 
 // TestMigrationRollsNothing: what a pool is after a move to Cluster API and back is

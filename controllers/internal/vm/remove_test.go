@@ -7,7 +7,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
 )
 
 func TestRemoveBelieves(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
 )
 
 // TestUnansweredCreate: a request that got no answer may reach the cloud up to a minute later,

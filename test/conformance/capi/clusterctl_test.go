@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmexternalcontrolplane"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
@@ -368,7 +368,7 @@ func permissionsOfWorkloadUsers(t *testing.T, r release) {
 	r.components(t, func(t *testing.T, provider string, all []*unstructured.Unstructured) {
 		t.Helper()
 		for _, role := range of[rbacv1.ClusterRole](t, all, "ClusterRole") {
-			if role.Name != externalcontrolplane.DefaultRoles().Workload {
+			if role.Name != mcmexternalcontrolplane.DefaultRoles().Workload {
 				continue
 			}
 			shipped = true

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/s3test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/s3test"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )

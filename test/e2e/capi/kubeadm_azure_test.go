@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/azure/azuretest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/azuretest"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/gcp/gcptest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/gcptest"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )

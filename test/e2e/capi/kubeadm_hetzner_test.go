@@ -9,7 +9,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/hetzner/hetznertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/hetznertest"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/kubevirt/kubevirttest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/kubevirttest"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )

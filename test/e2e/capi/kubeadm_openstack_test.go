@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack/octaviatest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/octaviatest"
 	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 

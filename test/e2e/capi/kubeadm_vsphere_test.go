@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/vcentertest"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 

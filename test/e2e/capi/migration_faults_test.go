@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 

@@ -214,22 +214,22 @@ func strips() []Mutation {
 
 // clusterAPI are mistakes in the controllers of the Cluster API.
 func clusterAPI() []Mutation {
-	const inframachine = "controllers/inframachine"
+	const mcmmachine = "controllers/mcmmachine"
 	return []Mutation{
 		{"the VM of an MCMMachine is asked for before that is written down", []Target{
 			{"controllers/internal/vm", "(*Machine).recordIntent", Body(`return nil`)},
 		}},
 		{"an MCMMachine whose VM has vanished gets another", []Target{
-			{inframachine, "(*Controller).vmNotFound", Before(`infrav1.ReasonInstanceNotFound`,
+			{mcmmachine, "(*Controller).vmNotFound", Before(`infrav1.ReasonInstanceNotFound`,
 				`if err := recv.patch(context.Background(), arg0, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "" }); `+
 					`err != nil { return err }`)},
 		}},
 		{"the finalizer of an MCMMachine is removed while its VM is still being deleted", []Target{
-			{inframachine, "(*Controller).deleteVM", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
+			{mcmmachine, "(*Controller).deleteVM", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
 		}},
 		{"MCMMachines of a paused Cluster are acted upon", []Target{
-			{inframachine, "(*Controller).act", Replace(`f.paused != ""`, `false`)},
-			{inframachine, "(*Controller).Reconcile", Replace(`capi.Moving(o)`, `false`)},
+			{mcmmachine, "(*Controller).act", Replace(`f.paused != ""`, `false`)},
+			{mcmmachine, "(*Controller).Reconcile", Replace(`capi.Moving(o)`, `false`)},
 		}},
 	}
 }

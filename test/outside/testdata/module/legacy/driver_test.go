@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
 
 	"example.com/outside/memory"
 )

@@ -1,0 +1,143 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/objects"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/recovery"
+)
+
+// create creates the objects of the VMs that are recovered. The machines are held.
+func (r *run) create(ctx context.Context, p *recovery.Plan) (waiting string, wrote bool, err error) {
+	if p.Count(recovery.Recover) == 0 {
+		return "", false, nil
+	}
+	if wrote, err := r.dropApprovals(ctx, p); wrote || err != nil {
+		return "", wrote, err
+	}
+	for i := range p.VMs {
+		v := &p.VMs[i]
+		if v.Verdict != recovery.Recover {
+			continue
+		}
+		if err := r.createMachine(ctx, v); err != nil {
+			return "", wrote, err
+		}
+		r.created++
+		r.Progress(fmt.Sprintf("Machine %s created for VM %s", v.Machine, v.ID))
+		wrote = true
+	}
+	return "", wrote, nil
+}
+
+// dropApprovals takes back that VMs that are recovered may be removed.
+func (r *run) dropApprovals(ctx context.Context, p *recovery.Plan) (wrote bool, err error) {
+	adopted := map[string]bool{}
+	for i := range p.VMs {
+		adopted[p.VMs[i].ID] = p.VMs[i].Verdict == recovery.Recover
+	}
+	classes := &machinev1.MachineClassList{}
+	if err := r.Control.List(ctx, classes, client.InNamespace(r.namespace)); err != nil {
+		return false, fmt.Errorf("list MachineClasses: %w", err)
+	}
+	for i := range classes.Items {
+		class := &classes.Items[i]
+		all := machinev1.OrphanIDs(class.Annotations[machinev1.ApprovedOrphansAnnotation])
+		left := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return adopted[id] })
+		if len(left) == len(all) {
+			continue
+		}
+		changed := class.DeepCopy()
+		machinev1.SetOrRemoveAnnotation(changed, machinev1.ApprovedOrphansAnnotation, strings.Join(left, ","))
+		if err := r.patch(ctx, class, changed); err != nil {
+			return wrote, err
+		}
+		wrote = true
+	}
+	return wrote, nil
+}
+
+// createMachine creates a machine and what it owns.
+func (r *run) createMachine(ctx context.Context, v *recovery.VMPlan) error {
+	machine := v.Objects[0]
+	machinev1.SetAnnotation(machine, recovery.HoldKey(machine), recovery.HoldPrefix+r.name)
+	if err := r.ensure(ctx, machine); err != nil {
+		return err
+	}
+	for _, o := range v.Objects[1:] {
+		refs := o.GetOwnerReferences()
+		refs[0].UID = machine.GetUID()
+		o.SetOwnerReferences(refs)
+		if err := r.ensure(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensure creates o, and writes its status where it has one. An object of that name that an
+// interrupted run has created is the same one; it is read into o.
+func (r *run) ensure(ctx context.Context, o client.Object) error {
+	want := o.DeepCopyObject().(client.Object)
+	err := r.Control.Create(ctx, o)
+	if apierrors.IsAlreadyExists(err) {
+		return r.readCreated(ctx, o, want)
+	}
+	if err != nil {
+		return fmt.Errorf("create %s: %w", objects.Title(o), err)
+	}
+	m, native := o.(*machinev1.Machine)
+	if !native || want.(*machinev1.Machine).Status.CurrentStatus.Phase == "" {
+		return nil
+	}
+	before := m.DeepCopy()
+	m.Status = want.(*machinev1.Machine).Status
+	if err := r.Control.Status().Patch(ctx, m, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("write status of %s: %w", objects.Title(o), err)
+	}
+	return nil
+}
+
+// readCreated reads an object that exists into o, and fails unless a recovery has created it.
+func (r *run) readCreated(ctx context.Context, o, want client.Object) error {
+	if err := r.Control.Get(ctx, client.ObjectKeyFromObject(want), o); err != nil {
+		return fmt.Errorf("read %s: %w", objects.Title(want), err)
+	}
+	ours := sameOwner(o, want)
+	if isMachine(o) {
+		ours = recovery.Held(o)
+	}
+	if !ours || providerID(o) != providerID(want) {
+		return fmt.Errorf("create %s: another object has that name; the same command plans again", objects.Title(o))
+	}
+	return nil
+}
+
+// sameOwner reports whether two objects are controlled by the same one.
+func sameOwner(a, b client.Object) bool {
+	x, y := metav1.GetControllerOf(a), metav1.GetControllerOf(b)
+	return x != nil && y != nil && x.UID == y.UID
+}
+
+// providerID returns that of a Machine or MCMMachine; empty for other objects.
+func providerID(o client.Object) string {
+	switch o := o.(type) {
+	case *machinev1.Machine:
+		return o.Spec.ProviderID
+	case *clusterv1.Machine:
+		return o.Spec.ProviderID
+	case *infrav1.MCMMachine:
+		return o.Spec.ProviderID
+	}
+	return ""
+}
