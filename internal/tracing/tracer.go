@@ -23,7 +23,7 @@ import (
 const spanMachine = "machine"
 
 // instrumentation names who makes the spans.
-const instrumentation = "github.com/capmcm/cluster-api-provider-mcm/internal/tracing"
+const instrumentation = "github.com/capmcm/cluster-api-provider-mcm/tracing"
 
 // Tracer makes spans. It is safe for concurrent use.
 type Tracer struct {
