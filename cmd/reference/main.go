@@ -1,4 +1,4 @@
-// Command reference writes the API reference, one page for each kind, from the CRDs of config/crd and
+// Command reference writes the API reference, one page for each group, from the CRDs of config/crd and
 // the Go types of api. make generate has it write that of docs/api/reference.
 package main
 
@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 func main() {
-	out := flag.String("out", "docs/api/reference", "folder to write to; pages of kinds that are gone are removed")
+	out := flag.String("out", "docs/api/reference", "folder to write to; pages of groups that are gone are removed")
 	api := flag.String("api", "api", "folder with the Go types")
 	flag.Parse()
 	if err := run(*api, *out); err != nil {
@@ -56,16 +58,28 @@ func pages(api string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := map[string]string{}
+	groups := map[string][]*apiextensionsv1.CustomResourceDefinition{}
 	for i := range crds {
-		text, err := page(&crds[i], types)
+		groups[crds[i].Spec.Group] = append(groups[crds[i].Spec.Group], &crds[i])
+	}
+	files := map[string]string{}
+	for group, kinds := range groups {
+		text, err := page(group, kinds, types)
 		if err != nil {
-			return nil, fmt.Errorf("describe %s: %w", crds[i].Name, err)
+			return nil, err
 		}
-		files[fileOf(crds[i].Spec.Names.Kind)] = text
+		files[folderOf(group)+".md"] = text
 	}
 	return files, nil
 }
 
-// fileOf is the page of a kind, beside the one that is written by hand in the folder above.
-func fileOf(kind string) string { return strings.ToLower(kind) + ".md" }
+// folderOf is the folder of a group below api, which also names its page.
+func folderOf(group string) string {
+	folder, _, _ := strings.Cut(group, ".")
+	return folder
+}
+
+// explanation is the page of a kind that is written by hand, in the folder above; a template shares that of its kind.
+func explanation(kind string) string {
+	return strings.ToLower(strings.TrimSuffix(kind, "Template")) + ".md"
+}

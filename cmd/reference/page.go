@@ -10,36 +10,52 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// page is the reference of a kind.
-func page(c *apiextensionsv1.CustomResourceDefinition, t *types) (string, error) {
+// page is the reference of the kinds of a group.
+func page(group string, crds []*apiextensionsv1.CustomResourceDefinition, t *types) (string, error) {
+	var out strings.Builder
+	fmt.Fprintf(&out, `# %s: reference
+
+<!-- Made by cmd/reference from config/crd and api; change it there and run make generate. -->
+
+A field that is not marked as required may be left out. The kinds:
+`, group)
+	var kinds []string
+	for _, c := range crds {
+		kinds = append(kinds, fmt.Sprintf("[%s](#%s)", c.Spec.Names.Kind, anchor(c.Spec.Names.Kind)))
+	}
+	fmt.Fprintf(&out, "%s.\n", strings.Join(kinds, ", "))
+	for _, c := range crds {
+		text, err := section(c, t)
+		if err != nil {
+			return "", fmt.Errorf("describe %s: %w", c.Name, err)
+		}
+		out.WriteString(text)
+	}
+	return out.String(), nil
+}
+
+// section is the reference of a kind.
+func section(c *apiextensionsv1.CustomResourceDefinition, t *types) (string, error) {
 	kind, group := c.Spec.Names.Kind, c.Spec.Group
 	if len(c.Spec.Versions) != 1 || c.Spec.Versions[0].Schema == nil {
-		return "", errors.New("it has not one version with a schema: a page is of one; write the others, too")
+		return "", errors.New("it has not one version with a schema: a section is of one; write the others, too")
 	}
 	v := &c.Spec.Versions[0]
 	root := v.Schema.OpenAPIV3Schema
 	w := &walk{types: t, group: group, version: v.Name, kind: kind, limited: map[string]string{}}
 	w.rules("", root)
-	folder, _, _ := strings.Cut(group, ".")
-	if err := w.object("", root, ref{"api/" + folder + "/" + v.Name, kind}); err != nil {
+	if err := w.object("", root, ref{"api/" + folderOf(group) + "/" + v.Name, kind}); err != nil {
 		return "", err
 	}
 	fields := strings.TrimRight(w.out.String(), "\n") + "\n"
-	return fmt.Sprintf(`# %[1]s: reference
-
-<!-- Made by cmd/reference from config/crd and api; change it there and run make generate. -->
+	return fmt.Sprintf(`
+## %[1]s
 
 %[2]s [%[1]s](../%[3]s) explains how it is used, with its conditions and Events.
 
 %[4]s
-## Printer columns
-
 %[5]s
-## Fields
-
-A field that is not marked as required may be left out.
-
-%[6]s`, kind, prose(root.Description), fileOf(kind), overview(c, v), columns(v), fields), nil
+%[6]s`, kind, prose(root.Description), explanation(kind), overview(c, v), columns(v), fields), nil
 }
 
 // A walk writes the objects of a schema, each with a table of its fields.
@@ -60,14 +76,16 @@ type child struct {
 
 // object writes the table of an object, then those of the objects in it.
 func (w *walk) object(path string, s *schema, of ref) error {
-	heading := cmp.Or(path, w.kind)
+	heading := join(w.kind, path)
 	if slices.Contains(w.headings, anchor(heading)) {
 		return fmt.Errorf("two objects have the anchor %s", anchor(heading))
 	}
 	w.headings = append(w.headings, anchor(heading))
-	fmt.Fprintf(&w.out, "### %s\n\n", heading)
-	if path != "" && s.Description != "" {
-		fmt.Fprintf(&w.out, "%s\n\n", prose(s.Description))
+	if path != "" {
+		fmt.Fprintf(&w.out, "### %s\n\n", heading)
+		if s.Description != "" {
+			fmt.Fprintf(&w.out, "%s\n\n", prose(s.Description))
+		}
 	}
 	w.out.WriteString("| field | type | meaning |\n|---|---|---|\n")
 	var children []child
@@ -118,7 +136,7 @@ func (w *walk) row(path string, parent *schema, f field) *child {
 	below := inner(full, &s, f.of)
 	kind := typeOf(&s, f.of)
 	if below != nil {
-		kind = fmt.Sprintf("[%s](#%s)", kind, anchor(below.path))
+		kind = fmt.Sprintf("[%s](#%s)", kind, anchor(join(w.kind, below.path)))
 	}
 	lines := []string{prose(w.describe(path, f.name, s.Description))}
 	if slices.Contains(parent.Required, f.name) {
@@ -186,9 +204,4 @@ func inner(path string, s *schema, of ref) *child {
 	return &child{path, s, of}
 }
 
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
+func join(path, name string) string { return strings.Trim(path+"."+name, ".") }

@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 	fields := map[ref][]field{{"api/machine/v1", "Gadget"}: {
 		{"", ref{"api/machine/v1", "Inline"}}, {"color", ref{"api/machine/v1", "Color"}},
 	}, {"api/machine/v1", "Inline"}: {{"wishes", ref{}}}}
-	got, err := page(&c, &types{fields: fields, values: values})
+	got, err := section(&c, &types{fields: fields, values: values})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +70,8 @@ func TestPage(t *testing.T) {
 		"no description, nothing invented":      "| `silent` | boolean |  |",
 		"elements without a table":              "integers (int32) | Items are unique<br>May be null<br>Each: at most 9 |",
 		"a pipe in a pattern":                   "| `weight` | quantity | Pattern: `^a\\|b$` |",
-		"values of a map have a table":          "| [map of objects](#wishes) |",
-		"which is theirs":                       "### wishes[]\n\n| field | type | meaning |\n|---|---|---|\n| `when`",
+		"values of a map have a table":          "| [map of objects](#gadgetwishes) |",
+		"which is theirs":                       "### Gadget.wishes[]\n\n| field | type | meaning |\n|---|---|---|\n| `when`",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: no %q in\n%s", reason, want, got)
@@ -102,7 +102,7 @@ spec:
 	if err := yaml.Unmarshal([]byte(clash), &c); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := page(&c, &types{}); err == nil || !strings.Contains(err.Error(), "anchor abc") {
+	if _, err := section(&c, &types{}); err == nil || !strings.Contains(err.Error(), "anchor kabc") {
 		t.Errorf("error %v, want the anchor that two tables have", err)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -22,7 +21,7 @@ func (w *walk) rules(path string, s *schema) {
 				continue
 			}
 			of := strings.Trim(path+match[1], ".")
-			heading := cmp.Or(path, w.kind)
+			heading := join(w.kind, path)
 			w.limited[of] = fmt.Sprintf("Updates are limited: see the rules of [%s](#%s)", heading, anchor(heading))
 			if r.Rule == match[0] {
 				w.limited[of] = "**Immutable**"

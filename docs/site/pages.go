@@ -39,8 +39,11 @@ func groups() []group {
 			"remediation", "in-place-updates")},
 		{title: "Clouds", folder: "docs/clouds", pages: list("docs/clouds/", "aws", "azure", "gcp", "hetzner", "kubevirt",
 			"openstack", "vsphere", "sim", "conformance")},
-		{title: "API", folder: "docs/api", pages: list("docs/api/", kinds()...)},
-		{title: "API reference", folder: "docs/api/reference", aside: true, pages: list("docs/api/reference/", kinds()...)},
+		{title: "API", folder: "docs/api", pages: list("docs/api/", "machine", "machineset",
+			"machinedeployment", "machineclass", "mcmcluster", "mcmmachine", "mcmremediation", "mcmconfig",
+			"mcmexternalcontrolplane")},
+		{title: "API reference", folder: "docs/api/reference", aside: true, pages: list("docs/api/reference/", "machine",
+			"infrastructure", "bootstrap", "controlplane")},
 		{title: "Runbooks", folder: "docs/runbooks", pages: list("docs/runbooks/", "MCMCreateFailing",
 			"MCMCredentialsRefused", "MCMDeleteStuck", "MCMFrozen", "MCMHoldUnanswered", "MCMJoinFailing",
 			"MCMMachineUnhealthy", "MCMNoLeader", "MCMOrphanSurge", "MCMOutage", "MCMPoolShort", "MCMReplaceLoop",
@@ -51,15 +54,6 @@ func groups() []group {
 			"0002-one-error-code-per-reaction", "0003-no-cel-in-the-native-crds", "0004-two-losses-are-an-outage",
 			"0005-one-record-names-the-source-of-truth", "0006-one-fence-at-the-transport", "0007-capacity-fallback",
 			"0008-no-machine-pools", "0009-private-boot-data")},
-	}
-}
-
-// kinds are the names of the pages of the API, by hand and generated.
-func kinds() []string {
-	return []string{
-		"machine", "machineset", "machinedeployment", "machineclass", "mcmcluster", "mcmclustertemplate", "mcmmachine",
-		"mcmmachinetemplate", "mcmremediation", "mcmremediationtemplate", "mcmconfig", "mcmconfigtemplate",
-		"mcmexternalcontrolplane", "mcmexternalcontrolplanetemplate",
 	}
 }
 

@@ -11,6 +11,7 @@ type view struct {
 	Up       string // the way to the top of the site
 	Title    string
 	Summary  string
+	Moved    string // what moved away from here, for moved.js; "" if nothing did
 	Source   string // where the page can be changed; "" for one that is made here
 	Groups   []viewGroup
 	Contents []viewLink
@@ -55,6 +56,9 @@ func (s *site) render(fs.FS) error {
 		v := s.view(address(p.file), p.file)
 		d := s.documents[p.file]
 		v.Title, v.Summary, v.Body, v.Contents = d.title, d.summary, d.body, contents(d)
+		if v.Moved, err = s.movedFrom(p.file); err != nil {
+			return err
+		}
 		v.Source = repository + "/blob/main/" + p.file
 		if i > 0 {
 			v.Before = &viewLink{Label: s.label(all[i-1]), To: v.Up + address(all[i-1].file)}

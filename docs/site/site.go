@@ -13,7 +13,7 @@ import (
 
 // assets are what all pages use.
 //
-//go:embed assets/site.css assets/site.js assets/page.html
+//go:embed assets/site.css assets/site.js assets/page.html assets/moved.js assets/moved.html
 var assets embed.FS
 
 // A site is what the pages become, while they do.
@@ -21,15 +21,17 @@ type site struct {
 	groups    []group
 	documents map[string]*document // by file
 	resolver  *resolver
+	moved     map[string]map[string]string // by file and anchor: the page and anchor that have it now
 	files     map[string][]byte // what the site has, by path
 }
 
 // build makes all files of the site, by their paths, of the pages in a copy of the repository.
 func build(source fs.FS, all []group) (map[string][]byte, error) {
 	s := &site{
-		groups: all, documents: map[string]*document{}, resolver: newResolver(source, all), files: map[string][]byte{},
+		groups: all, documents: map[string]*document{}, resolver: newResolver(source, all),
+		moved: map[string]map[string]string{}, files: map[string][]byte{},
 	}
-	for _, step := range []func(fs.FS) error{s.read, s.render, s.copy, s.index} {
+	for _, step := range []func(fs.FS) error{s.read, s.readMoved, s.render, s.redirect, s.copy, s.index} {
 		if err := step(source); err != nil {
 			return nil, err
 		}
@@ -65,7 +67,7 @@ func (s *site) copy(source fs.FS) error {
 		}
 		s.files[strings.TrimPrefix(file, "docs/")] = text
 	}
-	for _, name := range []string{"site.css", "site.js"} {
+	for _, name := range []string{"site.css", "site.js", "moved.js"} {
 		text, err := assets.ReadFile("assets/" + name)
 		if err != nil {
 			return err

@@ -100,6 +100,7 @@ func constants(s source) map[string]string {
 	return found
 }
 
+// TestEveryKindIsDocumented: a kind has a page and a template a section of it, and each links to its fields.
 func TestEveryKindIsDocumented(t *testing.T) {
 	t.Parallel()
 	for _, name := range files(t, under("config/crd", func(name string) bool {
@@ -109,11 +110,13 @@ func TestEveryKindIsDocumented(t *testing.T) {
 		if kind == nil {
 			continue
 		}
-		base := strings.ToLower(kind[1]) + ".md"
+		base := strings.TrimSuffix(strings.ToLower(kind[1]), "template") + ".md"
+		group, _, _ := strings.Cut(path.Base(name), ".")
+		reference := "](reference/" + group + ".md#" + strings.ToLower(kind[1]) + ")"
 		if text, err := os.ReadFile(filepath.Join(root, "docs/api", base)); err != nil {
-			t.Errorf("docs/api/%s is not there: every kind has a page", base)
-		} else if !strings.Contains(string(text), "](reference/"+base+")") {
-			t.Errorf("docs/api/%s does not link to the reference of its kind", base)
+			t.Errorf("docs/api/%s is not there: every kind has a page, its template a section of it", base)
+		} else if !strings.Contains(string(text), "# "+kind[1]+"\n") || !strings.Contains(string(text), reference) {
+			t.Errorf("docs/api/%s has no heading %s, or does not link to its %s", base, kind[1], reference)
 		}
 	}
 }
