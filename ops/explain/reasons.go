@@ -111,3 +111,42 @@ func eventRows() []eventRow {
 	}
 	return slices.Clone(rows)
 }
+
+//go:embed alerts.yaml
+var alertsFile []byte
+
+// alertRow is what to do about an alert. See alerts.yaml.
+type alertRow struct {
+	Alert    string   `json:"alert"`
+	Severity string   `json:"severity"`
+	Symptom  string   `json:"symptom"`
+	Check    string   `json:"check"`
+	Note     string   `json:"note,omitempty"`
+	Remedies []remedy `json:"remedies,omitempty"`
+	More     string   `json:"more,omitempty"`
+	Worry    string   `json:"worry"`
+}
+
+// remedy is what to do about what the commands of an alert show.
+type remedy struct {
+	See string `json:"see"`
+	Do  string `json:"do"`
+}
+
+// alertTable is read once. A test proves that the embedded file is valid.
+var alertTable = sync.OnceValues(func() ([]alertRow, error) {
+	var rows []alertRow
+	if err := yaml.UnmarshalStrict(alertsFile, &rows); err != nil {
+		return nil, fmt.Errorf("read alerts.yaml: %w", err)
+	}
+	return rows, nil
+})
+
+// alertRows returns the table, in the order of the file.
+func alertRows() []alertRow {
+	rows, err := alertTable()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(rows)
+}

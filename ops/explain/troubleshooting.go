@@ -10,16 +10,17 @@ import (
 // preface is what docs/troubleshooting.md begins with.
 const preface = `# Troubleshooting
 
-<!-- Made from ops/explain/reasons.yaml and events.yaml by go test ./ops/explain -update; change it there. -->
+<!-- Made from reasons.yaml, events.yaml and alerts.yaml in ops/explain by go test ./ops/explain -update. -->
 
-Every condition has a reason. This page has what each of them means, what to do, what happens by itself,
-and which objects report it. ` + "`kubectl mcm why OBJECT`" + ` looks all of it up for one object, fills the
-commands in, and begins with the first thing that is missing: see [kubectl mcm](kubectl-mcm.md). For help from
-others, ` + "`kubectl mcm support-bundle`" + ` collects what they need. [Events](#events) stand at the end.
+Every condition has a reason. This page has what each reason means, what to do, what happens without any action,
+and which objects report it. ` + "`kubectl mcm why OBJECT`" + ` does that for one object, fills in the commands, and
+begins with the first thing that is missing: see [kubectl mcm](kubectl-mcm.md). [Alerts](#alerts) and
+[Events](#events) stand at the end. Begin with the [symptoms](operations.md#symptoms) if there is no reason to look up.
+For help from others, ` + "`kubectl mcm support-bundle`" + ` collects what they need.
 
-A reason that is in the table twice means different things on different conditions. **Person** marks what
-does not end before a person has acted. Everything that passes by itself does so at once when its cause is
-gone.
+A reason that is in a table twice means different things on different conditions. **Person** marks what does not
+end before a person has acted; everything else ends at once when its cause is gone. On a native Machine the
+conditions are in ` + "`status.progress.conditions`" + `.
 `
 
 // titles are the headings of the page, by concern.
@@ -47,7 +48,7 @@ var titles = []struct {
 	{Volume, "Volumes", "What is attached to the node."},
 	{Hold, "Holds", "A migration, a hook or a person keeps the object as it is."},
 	{Freeze, "Freezes", "Too many machines exist."},
-	{Outage, "Outages", "Nodes were lost together. See [safety](safety.md#outages)."},
+	{Outage, "Outages", "Nodes were lost together. See [outages](operations.md#outages)."},
 	{Paused, "Pauses", "A person has asked for nothing to happen."},
 	{Order, "Order", "Another object comes first."},
 	{Manager, "The manager", "No manager is at work."},
@@ -74,7 +75,7 @@ func Troubleshooting() string {
 			}
 		}
 	}
-	return out.String() + eventTables()
+	return out.String() + eventTables() + alertSections()
 }
 
 // markdown is the line of a row.
@@ -132,4 +133,34 @@ func eventTables() string {
 		}
 	}
 	return eventsPreface + wrong.String() + normalEvents + normal.String()
+}
+
+const alertsPreface = `
+## Alerts
+
+What to do when one of the [alerts](monitoring.md#alerts) fires. Commands use the short names of the native API: mc,
+mcs, mcd and mcc for Machine, MachineSet, MachineDeployment and MachineClass.
+`
+
+// alertSections are the part of docs/troubleshooting.md to which the rules' runbook_url leads.
+func alertSections() string {
+	var out strings.Builder
+	out.WriteString(alertsPreface)
+	for _, r := range alertRows() {
+		fmt.Fprintf(&out, "\n### %s\n\nSeverity: %s. %s\n\n```sh\n%s```\n", r.Alert, r.Severity, r.Symptom, r.Check)
+		if r.Note != "" {
+			fmt.Fprintf(&out, "\n%s\n", r.Note)
+		}
+		if len(r.Remedies) > 0 {
+			out.WriteString("\n| you see | do |\n|---|---|\n")
+		}
+		for _, remedy := range r.Remedies {
+			fmt.Fprintf(&out, "| %s | %s |\n", escape(remedy.See), escape(remedy.Do))
+		}
+		if r.More != "" {
+			fmt.Fprintf(&out, "\n%s\n", r.More)
+		}
+		fmt.Fprintf(&out, "\n**When to worry:** %s\n", r.Worry)
+	}
+	return out.String()
 }

@@ -29,15 +29,12 @@ func alerts(t *testing.T) map[string]map[string]any {
 // TestRules: who is woken by an alert learns how bad it is, what it means, and what to do.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	const page = "https://github.com/capmcm/cluster-api-provider-mcm/blob/main/docs/runbooks/"
+	const runbook = "https://github.com/capmcm/cluster-api-provider-mcm/blob/main/docs/troubleshooting.md#"
 	all := alerts(t)
 	if len(all) != 15 {
 		t.Errorf("%d alerts, want 15", len(all))
 	}
-	overview, err := os.ReadFile(filepath.Join(docs, "monitoring.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	overview, runbooks := page(t, "monitoring.md"), page(t, "troubleshooting.md")
 	for name, rule := range all {
 		labels, _ := rule["labels"].(map[string]any)
 		annotations, _ := rule["annotations"].(map[string]any)
@@ -50,36 +47,40 @@ func TestRules(t *testing.T) {
 				t.Errorf("%s has %s %q", name, text, s)
 			}
 		}
-		if annotations["runbook_url"] != page+name+".md" {
+		if annotations["runbook_url"] != runbook+strings.ToLower(name) {
 			t.Errorf("%s has the runbook %v", name, annotations["runbook_url"])
 		}
-		checkRunbook(t, name, severity)
-		if !strings.Contains(string(overview), "[`"+name+"`](runbooks/"+name+".md) | "+severity+" |") {
+		checkRunbook(t, runbooks, name, severity)
+		row := "[`" + name + "`](troubleshooting.md#" + strings.ToLower(name) + ") | " + severity + " |"
+		if !strings.Contains(overview, row) {
 			t.Errorf("docs/monitoring.md does not have %s with severity %s", name, severity)
 		}
 	}
-	pages, err := filepath.Glob(filepath.Join(docs, "runbooks", "*.md"))
-	if err != nil || len(pages) != len(all) {
-		t.Errorf("%d runbooks (%v), want one for each of %d alerts", len(pages), err, len(all))
+	if sections := strings.Count(runbooks, "\n### "); sections != len(all) {
+		t.Errorf("docs/troubleshooting.md has %d runbooks, want one for each of %d alerts", sections, len(all))
 	}
 }
 
-// checkRunbook: a page has the parts that its reader looks for, in their order.
-func checkRunbook(t *testing.T, name, severity string) {
+// page returns the text of a page of docs.
+func page(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(docs, "runbooks", name+".md"))
+	text, err := os.ReadFile(filepath.Join(docs, name))
 	if err != nil {
-		t.Error(err)
-		return
+		t.Fatal(err)
 	}
-	page, from := string(text), 0
-	for _, part := range []string{
-		"# " + name + "\n", "Severity: " + severity, "## Symptom\n", "## Check\n", "```sh\n",
-		"## Remedy\n", "## When to worry\n",
-	} {
-		i := strings.Index(page[from:], part)
+	return string(text)
+}
+
+// checkRunbook: a section has the parts that its reader looks for, in their order.
+func checkRunbook(t *testing.T, runbooks, name, severity string) {
+	t.Helper()
+	_, section, _ := strings.Cut(runbooks, "\n### "+name+"\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	from := 0
+	for _, part := range []string{"Severity: " + severity, "```sh\n", "**When to worry:**"} {
+		i := strings.Index(section[from:], part)
 		if i < 0 {
-			t.Errorf("docs/runbooks/%s.md has no %q where it belongs", name, strings.TrimSpace(part))
+			t.Errorf("docs/troubleshooting.md, %s: no %q where it belongs", name, strings.TrimSpace(part))
 			return
 		}
 		from += i
