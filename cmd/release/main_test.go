@@ -188,18 +188,25 @@ func TestNothingElseLooksLikeAVariable(t *testing.T) {
 // variableWithDefault is a variable, with a default that may be another variable.
 var variableWithDefault = regexp.MustCompile(`[^$]\$\{([A-Z0-9_]+)(?::=((?:[^{}]|\$\{[A-Z0-9_]+\})*))?\}`)
 
-// TestVariablesAreDocumented: docs/templates.md and the templates know the same
-// variables, with the same defaults.
+// TestVariablesAreDocumented: docs/guide.md, the pages of clouds and the templates know the same variables, with the
+// same defaults.
 func TestVariablesAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "templates.md"))
+	documented := map[string]string{} // to the column of its defaults
+	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "clouds", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := map[string]string{} // to the column of its defaults
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z0-9_]+)` \\|([^|]*)\\| \\S").FindAllStringSubmatch(string(page),
-		-1) {
-		documented[row[1]] = row[2]
+	for _, page := range append(pages, filepath.Join("..", "..", "docs", "guide.md")) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, section, _ := strings.Cut(string(text), "\n## Template variables\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z0-9_]+)` \\|([^|]*)\\| \\S").FindAllStringSubmatch(section, -1) {
+			documented[row[1]] = row[2]
+		}
 	}
 	files, err := filepath.Glob(filepath.Join("..", "..", "templates", "*.yaml"))
 	if err != nil {
@@ -215,13 +222,13 @@ func TestVariablesAreDocumented(t *testing.T) {
 			used[v[1]] = true
 			column, told := documented[v[1]]
 			if !told || v[2] != "" && !strings.Contains(column, "`"+v[2]+"`") || v[2] == "" && strings.TrimSpace(column) != "" {
-				t.Errorf("%s uses %s with default %q, docs/templates.md says %q", filepath.Base(file), v[1], v[2], column)
+				t.Errorf("%s uses %s with default %q, the page says %q", filepath.Base(file), v[1], v[2], column)
 			}
 		}
 	}
 	for name := range documented {
 		if !used[name] {
-			t.Errorf("docs/templates.md has %s, which no template uses", name)
+			t.Errorf("a page has %s, which no template uses", name)
 		}
 	}
 }

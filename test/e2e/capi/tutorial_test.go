@@ -25,7 +25,7 @@ import (
 // shellBlock is a block of commands of a page.
 var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// TestTutorial runs the commands of docs/tutorial-capi.md, as they stand there, all
+// TestTutorial runs the commands of the tutorial in docs/guide.md, as they stand there, all
 // but the one that pushes images. No kubelet runs Deployments here: once they are
 // made, the test starts their programs, with the flags and ServiceAccounts that they
 // have, and a proxy finds what has the names of Services.
@@ -41,13 +41,15 @@ func TestTutorial(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := tutorialReader(t, m)
-	page, err := os.ReadFile(filepath.Join(a.root, "docs", "tutorial-capi.md"))
+	page, err := os.ReadFile(filepath.Join(a.root, "docs", "guide.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := shellBlock.FindAllStringSubmatch(string(page), -1)
+	_, tutorial, _ := strings.Cut(string(page), "\n## Tutorial")
+	tutorial, _, _ = strings.Cut(tutorial, "\n## ")
+	blocks := shellBlock.FindAllStringSubmatch(tutorial, -1)
 	if len(blocks) != 8 || !strings.Contains(blocks[0][1], "make release") {
-		t.Fatalf("the page has %d blocks of commands; this test knows 8, of which the first makes a release", len(blocks))
+		t.Fatalf("the tutorial has %d blocks of commands; this test knows 8, of which the first makes a release", len(blocks))
 	}
 	var said string
 	for i, block := range blocks[1:] {
