@@ -84,7 +84,7 @@ func TestEveryCauseHasASample(t *testing.T) {
 		}
 		seen[Classify(string(text)).Cause] = true
 	}
-	doc, err := os.ReadFile("../../docs/consoles.md")
+	doc, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestEveryCauseHasASample(t *testing.T) {
 			t.Errorf("no sample has the cause %s", r.cause)
 		}
 		if !strings.Contains(string(doc), "| `"+string(r.cause)+"` | "+r.summary+" |") {
-			t.Errorf("docs/consoles.md has no row for %s: %s", r.cause, r.summary)
+			t.Errorf("docs/operations.md has no row for %s: %s", r.cause, r.summary)
 		}
 	}
 }

@@ -3,5 +3,5 @@
 // nothing for a controller.
 //
 // The patterns are the messages of dhclient, cloud-init, systemd, containerd, kubeadm and kubelet,
-// as docs/consoles.md names them.
+// as docs/operations.md names them.
 package console

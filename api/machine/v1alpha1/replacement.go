@@ -67,5 +67,5 @@ const ReasonRolloutPaused = "RolloutPaused"
 const EventCreationTimeoutAdapted = "CreationTimeoutAdapted"
 
 // ConsoleEvidenceType is the type of the Secret that keeps the consoles of a pool's machines that
-// did not join. docs/consoles.md explains it.
+// did not join. docs/operations.md explains it.
 const ConsoleEvidenceType corev1.SecretType = "mcm.cluster.x-k8s.io/console-evidence"

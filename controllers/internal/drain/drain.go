@@ -1,6 +1,6 @@
 // Package drain drains a node before its machine is deleted. It never blocks: each
 // pass observes pods and volumes, takes the steps that are due, and reports what the
-// drain waits for. The rules are MCM's (docs/drain.md).
+// drain waits for. The rules are MCM's (docs/operations.md).
 package drain
 
 import (

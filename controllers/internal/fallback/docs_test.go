@@ -1,6 +1,7 @@
 package fallback
 
 import (
+	"bytes"
 	"os"
 	"regexp"
 	"slices"
@@ -12,14 +13,16 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// TestSamples: the manifests of the page say what the page says of them.
+// TestSamples: the manifests of the handbook name the classes that its text names.
 func TestSamples(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/capacity-fallback.md")
+	page, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1)
+	_, section, _ := bytes.Cut(page, []byte("\n## Capacity fallback\n"))
+	section, _, _ = bytes.Cut(section, []byte("\n## "))
+	samples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(section, -1)
 	if len(samples) != 2 {
 		t.Fatalf("%d samples, want one for each API", len(samples))
 	}

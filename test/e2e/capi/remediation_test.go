@@ -47,14 +47,15 @@ func (p *pool) remediation(t *testing.T) {
 	p.until(t, "no remediation is left", p.noRemediation)
 }
 
-// documented: the API server takes the sample of docs/remediation.md.
+// documented: the API server takes the sample of docs/operations.md.
 func (p *pool) documented(t *testing.T) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/remediation.md")
+	page, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, sample, _ := strings.Cut(string(page), "```yaml\n")
+	_, sample, _ := strings.Cut(string(page), "\n## Remediation\n")
+	_, sample, _ = strings.Cut(sample, "```yaml\n")
 	sample, _, _ = strings.Cut(sample, "```")
 	for i, o := range []client.Object{&infrav1.MCMRemediationTemplate{}, &clusterv1.MachineHealthCheck{}} {
 		if err := yaml.UnmarshalStrict([]byte(strings.Split(sample, "---\n")[i]), o); err != nil {
@@ -65,7 +66,7 @@ func (p *pool) documented(t *testing.T) {
 			check.Spec.ClusterName = p.name
 		}
 		if err := p.m.cl.Create(t.Context(), o, client.DryRunAll); err != nil {
-			t.Errorf("%T of docs/remediation.md: %v", o, err)
+			t.Errorf("%T of docs/operations.md: %v", o, err)
 		}
 	}
 }

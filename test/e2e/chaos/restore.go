@@ -18,7 +18,7 @@ import (
 const (
 	restorer = "somebody who restores"
 
-	// So many orphans are removed without asking, or one of so many VMs: docs/safety.md.
+	// So many orphans are removed without asking, or one of so many VMs: docs/operations.md.
 	fewOrphans   = 3
 	orphansShare = 10
 )

@@ -30,7 +30,7 @@ const (
 	// takeover is how long there may be no leader after one was killed.
 	takeover = leaseDuration + 4*time.Second
 	// orphanBound is the age from which on an orphan is removed, two looks, and
-	// a longer timeout. See docs/safety.md.
+	// a longer timeout. See docs/operations.md.
 	orphanBound = 8 * time.Minute
 
 	usualLatency = "20ms"

@@ -22,7 +22,7 @@ func restoreRules() []Rule {
 	}
 }
 
-// How many orphan VMs a collector may remove without asking: docs/safety.md.
+// How many orphan VMs a collector may remove without asking: docs/operations.md.
 const (
 	fewOrphans   = 3
 	orphansShare = 10
