@@ -45,7 +45,7 @@ func TestInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	home := open(t, site, "index.html", "capacity+fallback")
-	first(t, home, "capacity-fallback.html", "Capacity fallback")
+	first(t, home, "operations.html#capacity-fallback", "Operations: Capacity fallback")
 	match := regexp.MustCompile(`<nav [^>]*>(?s:.*?)<a href="([^"]+)">MachineClass</a>`).FindStringSubmatch(home)
 	if match == nil {
 		t.Fatalf("the navigation of the first page has no link to the page of MachineClass:\n%s", home)
@@ -55,6 +55,10 @@ func TestInABrowser(t *testing.T) {
 		t.Errorf("the link of the navigation does not lead to the page of MachineClass:\n%s", class)
 	}
 	first(t, class, up(match[1])+"troubleshooting.html#the-object", "Troubleshooting: The object")
+	moved := open(t, site, "safety.html", "#outages")
+	if !strings.Contains(moved, `<h1 id="operations"`) {
+		t.Errorf("a page that moved does not lead to where it is now:\n%s", moved)
+	}
 	some := open(t, site, "index.html", "OwnerIDTaken+nosuchwordanywhere")
 	if !strings.Contains(some, "Nothing has all words of") {
 		t.Errorf("a search that finds one of two words does not say so:\n%s", some)
