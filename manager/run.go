@@ -32,7 +32,7 @@ const garbagePercent = 50
 // it loses its leases; then the process has to end, since a request of it may still be
 // on its way.
 //
-// Where the environment asks for traces (docs/tracing.md), they are exported, the last of them before
+// Where the environment asks for traces (docs/monitoring.md), they are exported, the last of them before
 // Run returns.
 //
 // Run sets up the logging of the process, and the garbage collector unless GOGC is

@@ -103,11 +103,11 @@ func effectsOf(log string) []string {
 	return found
 }
 
-// TestMachineLog: the life of a machine is logged as docs/logging.md shows it, and no
+// TestMachineLog: the life of a machine is logged as docs/monitoring.md shows it, and no
 // secret is.
 func TestMachineLog(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "logging.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "monitoring.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,13 +60,13 @@ func TestNames(t *testing.T) {
 			t.Errorf("MCM's metric %s is not there", name)
 		}
 	}
-	docs, err := os.ReadFile("../../docs/metrics.md")
+	docs, err := os.ReadFile("../../docs/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range ours {
 		if !strings.Contains(string(docs), "`"+name+"`") {
-			t.Errorf("docs/metrics.md does not tell about %s", name)
+			t.Errorf("docs/monitoring.md does not tell about %s", name)
 		}
 	}
 }
