@@ -47,7 +47,7 @@ func networked(devices string) string {
 	return "{machineClassRef: {name: a}, network: {devices: [" + devices + "]}}"
 }
 
-// validations are all rules of the root kinds. docs/validation.md lists them, too.
+// validations are all rules of the root kinds. docs/kubectl-mcm.md lists them, too.
 var validations = map[string]validation{
 	"MCMClusterEndpoint": {
 		kind: "MCMCluster", accepted: endpoint, refused: `{controlPlaneEndpoint: {host: api.example.com}}`,
@@ -347,7 +347,7 @@ func checkStored(t *testing.T, c client.Client, o *unstructured.Unstructured) {
 // TestValidationIsComplete: each rule of a CRD has a test and a row in the documentation.
 func TestValidationIsComplete(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "validation.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "kubectl-mcm.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestValidationIsComplete(t *testing.T) {
 		tested[v.kind+": "+v.message]++
 		row := fmt.Sprintf("| `%s` | `%s` | %s | `TestValidation/%s` |", v.kind, v.field, v.message, name)
 		if !strings.Contains(string(page), row) {
-			t.Errorf("docs/validation.md has no row\n%s", row)
+			t.Errorf("docs/kubectl-mcm.md has no row\n%s", row)
 		}
 	}
 	eachCRD(t, func(t *testing.T, kind string, c *apiextensionsv1.CustomResourceDefinition) {
