@@ -42,7 +42,7 @@ func groups() []group {
 		{title: "API reference", folder: "docs/api/reference", aside: true, pages: list("docs/api/reference/", "machine",
 			"infrastructure", "bootstrap", "controlplane")},
 		{title: "Contributors", pages: append([]page{{"CONTRIBUTING.md", ""}}, list("docs/", "testing", "protocol",
-			"proof", "chaos", "performance", "guests", "adding-a-cloud", "driver-contract", "drivers-outside")...)},
+			"proof", "performance", "adding-a-cloud", "driver-contract", "drivers-outside")...)},
 		{title: "Decisions", folder: "docs/adr", aside: true, pages: list("docs/adr/", "0001-one-manager-two-leases",
 			"0002-one-error-code-per-reaction", "0003-no-cel-in-the-native-crds", "0004-two-losses-are-an-outage",
 			"0005-one-record-names-the-source-of-truth", "0006-one-fence-at-the-transport", "0007-capacity-fallback",

@@ -22,7 +22,7 @@ type site struct {
 	documents map[string]*document // by file
 	resolver  *resolver
 	moved     map[string]map[string]string // by file and anchor: the page and anchor that have it now
-	files     map[string][]byte // what the site has, by path
+	files     map[string][]byte            // what the site has, by path
 }
 
 // build makes all files of the site, by their paths, of the pages in a copy of the repository.

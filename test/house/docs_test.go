@@ -216,19 +216,30 @@ func TestFlagsAreDocumented(t *testing.T) {
 	}
 }
 
-// testName is the name of a test in a document.
-var testName = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]*)`")
+var (
+	testName   = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]*)`")
+	makeTarget = regexp.MustCompile("`make ([a-z0-9-]+)")
+)
 
-// TestSecurityNamesTests: a claim of docs/security.md names tests that there are.
-func TestSecurityNamesTests(t *testing.T) {
+// TestPagesNameWhatThereIs: a test that a page names as the proof of a claim, and a target of make, exist.
+func TestPagesNameWhatThereIs(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
 	for _, name := range files(t, isTest) {
 		tests.WriteString(read(t, name))
 	}
-	for _, found := range testName.FindAllStringSubmatch(read(t, "docs/security.md"), -1) {
-		if !strings.Contains(tests.String(), "\nfunc "+found[1]+"(") {
-			t.Errorf("docs/security.md names %s, which does not exist", found[1])
+	makefile := "\n" + read(t, "Makefile")
+	for _, name := range files(t, isMarkdown) {
+		page := read(t, name)
+		for _, found := range testName.FindAllStringSubmatch(page, -1) {
+			if !strings.Contains(tests.String(), "\nfunc "+found[1]+"(") {
+				t.Errorf("%s names %s, which does not exist", name, found[1])
+			}
+		}
+		for _, found := range makeTarget.FindAllStringSubmatch(page, -1) {
+			if !strings.Contains(makefile, "\n"+found[1]+":") {
+				t.Errorf("%s names make %s, which does not exist", name, found[1])
+			}
 		}
 	}
 }
