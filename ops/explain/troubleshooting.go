@@ -15,7 +15,7 @@ const preface = `# Troubleshooting
 Every condition has a reason. This page has what each reason means, what to do, what happens without any action,
 and which objects report it. ` + "`kubectl mcm why OBJECT`" + ` does that for one object, fills in the commands, and
 begins with the first thing that is missing: see [kubectl mcm](kubectl-mcm.md). [Alerts](#alerts) and
-[Events](#events) stand at the end. Begin with the [symptoms](operations.md#symptoms) if there is no reason to look up.
+[Events](#events) stand at the end; [symptoms](operations.md#symptoms) are for when there is no reason to look up.
 For help from others, ` + "`kubectl mcm support-bundle`" + ` collects what they need.
 
 A reason that is in a table twice means different things on different conditions. **Person** marks what does not
@@ -147,20 +147,22 @@ func alertSections() string {
 	var out strings.Builder
 	out.WriteString(alertsPreface)
 	for _, r := range alertRows() {
-		fmt.Fprintf(&out, "\n### %s\n\nSeverity: %s. %s\n\n```sh\n%s```\n", r.Alert, r.Severity, r.Symptom, r.Check)
+		fmt.Fprintf(&out, "\n### %s\n\nSeverity: %s. %s", r.Alert, r.Severity, r.Symptom)
 		if r.Note != "" {
-			fmt.Fprintf(&out, "\n%s\n", r.Note)
+			fmt.Fprintf(&out, " %s", r.Note)
 		}
+		fmt.Fprintf(&out, "\n\n```sh\n%s```\n", r.Check)
 		if len(r.Remedies) > 0 {
 			out.WriteString("\n| you see | do |\n|---|---|\n")
 		}
 		for _, remedy := range r.Remedies {
 			fmt.Fprintf(&out, "| %s | %s |\n", escape(remedy.See), escape(remedy.Do))
 		}
+		more := ""
 		if r.More != "" {
-			fmt.Fprintf(&out, "\n%s\n", r.More)
+			more = r.More + " "
 		}
-		fmt.Fprintf(&out, "\n**When to worry:** %s\n", r.Worry)
+		fmt.Fprintf(&out, "\n%s**When to worry:** %s\n", more, r.Worry)
 	}
 	return out.String()
 }
