@@ -18,42 +18,64 @@ begins with the first thing that is missing: see [kubectl mcm](kubectl-mcm.md). 
 [Events](#events) stand at the end; [symptoms](operations.md#symptoms) are for when there is no reason to look up.
 For help from others, ` + "`kubectl mcm support-bundle`" + ` collects what they need.
 
-A reason that is in a table twice means different things on different conditions. **Person** marks what does not
-end before a person has acted; everything else ends at once when its cause is gone. On a native Machine the
-conditions are in ` + "`status.progress.conditions`" + `.
+Each part begins with its concerns: where the cause lies, as ` + "`kubectl mcm why`" + ` names it. A reason that is in a
+table twice means different things on different conditions. **Person** marks what does not end before a person
+has acted; everything else ends at once when its cause is gone. On a native Machine the conditions are in
+` + "`status.progress.conditions`" + `.
 `
 
-// titles are the headings of the page, by concern.
-var titles = []struct {
-	concern     Concern
-	title, text string
-}{
-	{Spec, "The object", "A field, label or annotation of the object itself."},
-	{ClassField, "The MachineClass", "A field of the class, or the class as a whole."},
-	{SecretKey, "Secrets", "A Secret, or an entry of it."},
-	{Credentials, "Credentials", "The cloud knows the account, and refuses it."},
-	{
-		Capacity, "Capacity and quota",
-		"The cloud has no more, or the account may not have more. kubectl mcm tells them apart by the cloud's words.",
-	},
-	{Rate, "Rate", "Too many calls, or too many replacements at a time."},
-	{Cloud, "The cloud", "Its API, or the VM in it."},
-	{Addresses, "Addresses", "IP pools and claims."},
-	{APIServer, "API servers", "One does not answer, or not the manager."},
-	{Permissions, "Permissions", "An API server answers, and refuses."},
-	{Boot, "Boot", "What runs on the VM before it is used."},
-	{Join, "Join", "The VM runs, and its node does not register."},
-	{Health, "Health", "The node has joined and is unhealthy."},
-	{Drain, "Drain", "Pods and PodDisruptionBudgets."},
-	{Volume, "Volumes", "What is attached to the node."},
-	{Hold, "Holds", "A migration, a hook or a person keeps the object as it is."},
-	{Freeze, "Freezes", "Too many machines exist."},
-	{Outage, "Outages", "Nodes were lost together. See [outages](operations.md#outages)."},
-	{Paused, "Pauses", "A person has asked for nothing to happen."},
-	{Order, "Order", "Another object comes first."},
-	{Manager, "The manager", "No manager is at work."},
-	{Progress, "Progress", "The controllers are at work, and nothing is wrong."},
-	{None, "All is well", "Reasons of conditions that are as they should be."},
+// part is a section of the page: the reasons of some concerns.
+type part struct {
+	title    string
+	concerns []concernText
+}
+
+// concernText is where the cause of a reason lies, as kubectl mcm why names it, and what that means.
+type concernText struct {
+	concern Concern
+	text    string
+}
+
+// parts are the sections of the page.
+var parts = []part{
+	{"The object, its class and Secrets", []concernText{
+		{Spec, "a field, label or annotation of the object itself"},
+		{ClassField, "a field of the MachineClass, or the class as a whole"},
+		{SecretKey, "a Secret, or an entry of it"},
+	}},
+	{"The cloud", []concernText{
+		{Credentials, "the cloud knows the account, and refuses it"},
+		{Capacity, "the cloud has no more"},
+		{Quota, "the same reasons, where the cloud's words say that the account may not have more"},
+		{Rate, "too many calls, or too many replacements at a time"},
+		{Cloud, "the cloud's API, or the VM in it"},
+		{Addresses, "IP pools and claims"},
+	}},
+	{"API servers and the manager", []concernText{
+		{APIServer, "an API server does not answer, or not the manager"},
+		{Permissions, "an API server answers, and refuses"},
+		{Manager, "no manager is at work"},
+	}},
+	{"Boot, join and health", []concernText{
+		{Boot, "what runs on the VM before it is used"},
+		{Join, "the VM runs, and its node does not register"},
+		{Health, "the node has joined and is unhealthy"},
+	}},
+	{"Drain and volumes", []concernText{
+		{Drain, "pods and PodDisruptionBudgets"},
+		{Volume, "volumes that are attached to the node"},
+	}},
+	{"Kept or stopped on purpose", []concernText{
+		{Hold, "a migration, a hook or a person keeps the object as it is"},
+		{Freeze, "too many machines exist"},
+		{Outage, "nodes were lost together: see [outages](operations.md#outages)"},
+		{Paused, "a person has asked for nothing to happen"},
+	}},
+	{"In progress", []concernText{
+		{Order, "another object comes first"},
+		{Progress, "the controllers are at work, and nothing is wrong"},
+	}},
+	{"All is well", []concernText{{None, "the condition is as it should be"}}},
 }
 
 // Troubleshooting returns docs/troubleshooting.md.
@@ -62,20 +84,28 @@ func Troubleshooting() string {
 	out.WriteString(preface)
 	rows := reasonRows()
 	slices.SortStableFunc(rows, func(a, b reasonRow) int { return cmp.Compare(a.Reason, b.Reason) })
-	for _, t := range titles {
-		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n", t.title, t.text)
-		if t.concern == None {
-			out.WriteString("| reason | means | reported by |\n|---|---|---|\n")
-		} else {
-			out.WriteString("| reason | means | remedy | next | reported by |\n|---|---|---|---|---|\n")
-		}
+	for _, p := range parts {
+		out.WriteString(p.markdown(rows))
+	}
+	return out.String() + eventTables() + alertSections()
+}
+
+// markdown is the section with the rows of its concerns.
+func (p part) markdown(rows []reasonRow) string {
+	var concerns, lines []string
+	for _, c := range p.concerns {
+		concerns = append(concerns, fmt.Sprintf("`%s`: %s", c.concern, c.text))
 		for i := range rows {
-			if rows[i].Concern == t.concern {
-				out.WriteString(rows[i].markdown())
+			if rows[i].Concern == c.concern {
+				lines = append(lines, rows[i].markdown())
 			}
 		}
 	}
-	return out.String() + eventTables() + alertSections()
+	header := "| reason | means | remedy | next | reported by |\n|---|---|---|---|---|\n"
+	if p.concerns[0].concern == None {
+		header = "| reason | means | reported by |\n|---|---|---|\n"
+	}
+	return fmt.Sprintf("\n## %s\n\n%s.\n\n%s%s", p.title, strings.Join(concerns, "; "), header, strings.Join(lines, ""))
 }
 
 // markdown is the line of a row.
