@@ -80,6 +80,39 @@ func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
 	}
 }
 
+var (
+	reasonRow = regexp.MustCompile("(?m)^\\| `(\\w+)`.* \\| ([^|]+) \\|$")
+	ourKinds  = []string{
+		"Machine", "MachineSet", "MachineDeployment", "MCMCluster", "MCMMachine", "MCMRemediation", "MCMConfig",
+		"MCMExternalControlPlane",
+	}
+)
+
+// TestReasonsAreOnThePagesOfTheirKinds: what docs/troubleshooting.md explains of a kind is listed on its page. Those
+// of sets and deployments are on the page of Machines, too.
+func TestReasonsAreOnThePagesOfTheirKinds(t *testing.T) {
+	t.Parallel()
+	reasons, _, _ := strings.Cut(read(t, "docs/troubleshooting.md"), "\n## Events\n")
+	rows := reasonRow.FindAllStringSubmatch(reasons, -1)
+	if len(rows) < 150 {
+		t.Errorf("only %d reasons found", len(rows))
+	}
+	for _, row := range rows {
+		for _, kind := range strings.FieldsFunc(row[2], func(r rune) bool { return r == ',' || r == ';' }) {
+			if kind = strings.TrimSpace(kind); !slices.Contains(ourKinds, kind) {
+				continue
+			}
+			page := read(t, "docs/api/"+strings.ToLower(kind)+".md")
+			if kind == "MachineSet" || kind == "MachineDeployment" {
+				page += read(t, "docs/api/machine.md")
+			}
+			if !strings.Contains(page, "`"+row[1]+"`") {
+				t.Errorf("docs/api/%s.md does not list the reason %s", strings.ToLower(kind), row[1])
+			}
+		}
+	}
+}
+
 // constants returns the string constants of a file by name.
 func constants(s source) map[string]string {
 	found := map[string]string{}
