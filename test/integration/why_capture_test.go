@@ -61,7 +61,7 @@ func captures(r *reader) {
 	r.Expect(code).To(BeZero())
 	r.Expect(timeline).To(MatchRegexp(`(?s)MachineDeployment/small +Created.* Registered.* Ready=True`))
 	for name, command := range map[string]string{
-		"tree": "tree", "tree-all": "tree small --all", "why": "why machinedeployment/gpu", "top": "top",
+		"tree": "tree", "why": "why machinedeployment/gpu", "top": "top",
 		"timeline": "timeline " + machine, "plan": "plan small --class gpu",
 	} {
 		r.capture(name, command)
