@@ -188,6 +188,9 @@ func TestNothingElseLooksLikeAVariable(t *testing.T) {
 // variableWithDefault is a variable, with a default that may be another variable.
 var variableWithDefault = regexp.MustCompile(`[^$]\$\{([A-Z0-9_]+)(?::=((?:[^{}]|\$\{[A-Z0-9_]+\})*))?\}`)
 
+// variableRow is the row of a variable, with the column of its defaults.
+var variableRow = regexp.MustCompile("(?m)^\\| `([A-Z0-9_]+)` \\|([^|]*)\\| \\S")
+
 // TestVariablesAreDocumented: docs/guide.md, the pages of clouds and the templates know the same variables, with the
 // same defaults.
 func TestVariablesAreDocumented(t *testing.T) {
@@ -204,7 +207,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 		}
 		_, section, _ := strings.Cut(string(text), "\n## Template variables\n")
 		section, _, _ = strings.Cut(section, "\n## ")
-		for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z0-9_]+)` \\|([^|]*)\\| \\S").FindAllStringSubmatch(section, -1) {
+		for _, row := range variableRow.FindAllStringSubmatch(section, -1) {
 			documented[row[1]] = row[2]
 		}
 	}
