@@ -63,7 +63,8 @@ var parts = map[string]part{
 	"internal/naming": {ours: []string{"api"}, theirs: []string{"github.com/google/uuid", "k8s.io/apimachinery/"}},
 
 	"controllers/internal": {ours: []string{
-		"api", "bootstrap", "bootstrap/bootdata", "cloud", "internal/fence", "internal/console", "internal/redact", "internal/naming",
+		"api", "bootstrap", "bootstrap/bootdata", "cloud", "internal/fence", "internal/console", "internal/redact",
+		"internal/naming",
 	}, theirs: kubernetes},
 	"controllers/metrics": {
 		ours:   []string{"api", "controllers/internal"},
@@ -96,13 +97,14 @@ var parts = map[string]part{
 
 	// Traces of machines' lives, for the manager.
 	"internal/tracing": {
-		ours: []string{"api", "ops/explain", "internal/naming"}, theirs: append([]string{"go.opentelemetry.io/otel"}, kubernetes...),
+		ours:   []string{"api", "ops/explain", "internal/naming"},
+		theirs: append([]string{"go.opentelemetry.io/otel"}, kubernetes...),
 	},
 
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{
-		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "internal/fence",
-		"internal/logging", "internal/kubeconfig", "internal/tracing",
+		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics",
+		"internal/fence", "internal/logging", "internal/kubeconfig", "internal/tracing",
 	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag", "go.opentelemetry.io/otel"},
 		kubernetes...)},
 

@@ -67,8 +67,8 @@ func TestKubeconfigsOfSecretsAreChecked(t *testing.T) {
 	for _, s := range sources(t, product) {
 		found = append(found, s.name)
 		if problem := kubeconfigProblem(s); problem != "" {
-			t.Errorf("%s: %s: read it with package %s/internal/kubeconfig, or, if an operator names a file by a flag, add it to "+
-				"kubeconfigReaders", s.name, problem, path.Base(module))
+			t.Errorf("%s: %s: read it with package %s/internal/kubeconfig, or, if an operator names a file by a flag, "+
+				"add it to kubeconfigReaders", s.name, problem, path.Base(module))
 		}
 	}
 	for name := range kubeconfigReaders {
