@@ -153,7 +153,7 @@ func (x *owners) infraOf(s *PoolState) {
 		if at, there := x.infra[name]; there {
 			c.MCMMachines = append(c.MCMMachines, x.MCMMachines[at])
 		}
-		key := client.ObjectKey{Namespace: x.Name, Name: name + objects.BootDataSuffix}
+		key := client.ObjectKey{Namespace: x.Objects.Namespace, Name: name + objects.BootDataSuffix}
 		if o := x.Secrets[key]; o != nil && objects.CopiedFrom(o, machinev1.MachineKind) != "" {
 			c.BootstrapSecrets = append(c.BootstrapSecrets, corev1.Secret{ObjectMeta: o.ObjectMeta})
 		}

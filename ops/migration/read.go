@@ -77,7 +77,7 @@ func (s *Namespace) pools() []Pool {
 	seen := map[Pool]bool{}
 	add := func(kind Kind, o metav1.Object) {
 		if kind == KindDeployment || metav1.GetControllerOf(o) == nil {
-			seen[Pool{kind, s.Name, o.GetName()}] = true
+			seen[Pool{kind, s.Namespace, o.GetName()}] = true
 		}
 	}
 	for i := range s.Deployments {

@@ -20,7 +20,7 @@ func (r *planner) assign(vm *VM, v *VMPlan) (*pool, *problem) {
 		return nil, why
 	}
 	v.Set = p.set.GetName()
-	if p.class != "" && objects.Find(r.state.Classes, p.class) == nil {
+	if p.class != "" && objects.Find(r.state.MachineClasses, p.class) == nil {
 		return nil, &problem{
 			fmt.Sprintf("MachineClass %s of MachineSet %s does not exist", p.class, v.Set),
 			"create the class first: without it the VM can neither be seen nor deleted",
@@ -159,7 +159,8 @@ func (r *planner) alone(vm *VM) *problem {
 		}
 	}
 	key := r.state.Namespace + "/" + r.options.Class
-	if objects.Find(r.state.Classes, r.options.Class) == nil || len(vm.Classes) > 0 && !slices.Contains(vm.Classes, key) {
+	if objects.Find(r.state.MachineClasses, r.options.Class) == nil ||
+		len(vm.Classes) > 0 && !slices.Contains(vm.Classes, key) {
 		return &problem{
 			"MachineClass " + r.options.Class + " does not exist, or is not of the account that the VM is in",
 			"name another one with --class",

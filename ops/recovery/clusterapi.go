@@ -22,13 +22,13 @@ const stubBootData = "#cloud-config\n# This machine had booted before its object
 
 // clusterOf returns the name of the Cluster of a VM; empty if it does not exist here.
 func (r *planner) clusterOf(vm *VM) string {
-	for i := range r.state.Cluster.MCMClusters {
-		infra := &r.state.Cluster.MCMClusters[i]
+	for i := range r.state.MCMClusters {
+		infra := &r.state.MCMClusters[i]
 		if infra.Annotations[machinev1.OwnerIDAnnotation] != vm.ClusterID || vm.ClusterID == "" {
 			continue
 		}
-		for j := range r.state.Cluster.Clusters {
-			c := &r.state.Cluster.Clusters[j]
+		for j := range r.state.Clusters {
+			c := &r.state.Clusters[j]
 			if c.Spec.InfrastructureRef.Name == infra.Name && c.DeletionTimestamp.IsZero() {
 				return c.Name
 			}
@@ -40,12 +40,12 @@ func (r *planner) clusterOf(vm *VM) string {
 // clusterObjects returns Machine, boot data and MCMMachine of a VM, as Cluster API would
 // have made them for the set, with the identity of the VM.
 func (r *planner) clusterObjects(vm *VM, p *pool, node *corev1.Node) ([]client.Object, *problem) {
-	if cluster := objects.Find(r.state.Cluster.Clusters, p.cluster); cluster == nil ||
+	if cluster := objects.Find(r.state.Clusters, p.cluster); cluster == nil ||
 		cluster.Spec.Paused != nil && *cluster.Spec.Paused {
 		return nil, &problem{"Cluster " + p.cluster + " is paused", "remove spec.paused of the Cluster"}
 	}
 	set := p.set.(*clusterv1.MachineSet)
-	template := objects.Find(r.state.Cluster.Templates, set.Spec.Template.Spec.InfrastructureRef.Name)
+	template := objects.Find(r.state.MachineTemplates, set.Spec.Template.Spec.InfrastructureRef.Name)
 	if template == nil {
 		return nil, &problem{
 			"MachineSet " + set.Name + " has no MCMMachineTemplate " + set.Spec.Template.Spec.InfrastructureRef.Name,

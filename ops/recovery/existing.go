@@ -16,12 +16,12 @@ type identity struct{ kind, name, ownerID, providerID string }
 // identities returns those of both APIs.
 func identities(s *State) []identity {
 	var out []identity
-	for i := range s.Native.Machines {
-		m := &s.Native.Machines[i]
+	for i := range s.Machines {
+		m := &s.Machines[i]
 		out = append(out, identity{"Machine ", m.Name, machinev1.OwnerID(m), m.Spec.ProviderID})
 	}
-	for i := range s.Cluster.MCMMachines {
-		m := &s.Cluster.MCMMachines[i]
+	for i := range s.MCMMachines {
+		m := &s.MCMMachines[i]
 		out = append(out, identity{"MCMMachine ", m.Name, machinev1.OwnerID(m), m.Spec.ProviderID})
 	}
 	return out
@@ -80,7 +80,7 @@ func (m identity) has(vm *VM) bool {
 // withoutMCMMachine returns that a Machine of Cluster API has the name and no MCMMachine,
 // unless an interrupted recovery has created it.
 func (r *planner) withoutMCMMachine(vm *VM) *problem {
-	m := objects.Find(r.state.Cluster.Machines, vm.Machine)
+	m := objects.Find(r.state.ClusterMachines, vm.Machine)
 	if vm.API != migration.ClusterAPI || m == nil || r.halfMade(vm) != nil {
 		return nil
 	}
@@ -96,9 +96,9 @@ func (r *planner) halfMade(vm *VM) *clusterv1.Machine {
 	if vm.API != migration.ClusterAPI || vm.Machine == "" {
 		return nil
 	}
-	m := objects.Find(r.state.Cluster.Machines, vm.Machine)
+	m := objects.Find(r.state.ClusterMachines, vm.Machine)
 	if m == nil || !Held(m) || !m.DeletionTimestamp.IsZero() ||
-		objects.Find(r.state.Cluster.MCMMachines, vm.Machine) != nil ||
+		objects.Find(r.state.MCMMachines, vm.Machine) != nil ||
 		m.Spec.ProviderID != vm.NodeProviderID && !objects.SameVM(m.Spec.ProviderID, vm.ProviderID) {
 		return nil
 	}

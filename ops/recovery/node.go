@@ -43,8 +43,8 @@ func (r *planner) nodeOf(vm *VM, v *VMPlan) (*corev1.Node, *problem) {
 			"remove the finalizers of the Node and restart its kubelet, or " + decideRemedy,
 		}
 	}
-	for i := range r.state.Native.Machines {
-		if m := &r.state.Native.Machines[i]; m.Labels[machinev1.NodeLabel] == node.Name {
+	for i := range r.state.Machines {
+		if m := &r.state.Machines[i]; m.Labels[machinev1.NodeLabel] == node.Name {
 			return nil, &problem{
 				"Machine " + m.Name + " has the Node " + node.Name,
 				"correct the label " + machinev1.NodeLabel + " of that Machine, or delete it",

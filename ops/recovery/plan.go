@@ -198,23 +198,23 @@ func held(s *State) []client.Object {
 			out = append(out, o)
 		}
 	}
-	for i := range s.Native.Machines {
-		keep(&s.Native.Machines[i])
+	for i := range s.Machines {
+		keep(&s.Machines[i])
 	}
-	for i := range s.Cluster.Machines {
-		keep(&s.Cluster.Machines[i])
+	for i := range s.ClusterMachines {
+		keep(&s.ClusterMachines[i])
 	}
-	for i := range s.Native.Sets {
-		keep(&s.Native.Sets[i])
+	for i := range s.Sets {
+		keep(&s.Sets[i])
 	}
-	for i := range s.Cluster.Sets {
-		keep(&s.Cluster.Sets[i])
+	for i := range s.ClusterSets {
+		keep(&s.ClusterSets[i])
 	}
-	for i := range s.Native.Deployments {
-		keep(&s.Native.Deployments[i])
+	for i := range s.Deployments {
+		keep(&s.Deployments[i])
 	}
-	for i := range s.Cluster.Deployments {
-		keep(&s.Cluster.Deployments[i])
+	for i := range s.ClusterDeployments {
+		keep(&s.ClusterDeployments[i])
 	}
 	return out
 }

@@ -59,16 +59,16 @@ func pools(s *State) []*pool {
 
 func nativePools(s *State) []*pool {
 	var out []*pool
-	for i := range s.Native.Sets {
-		set := &s.Native.Sets[i]
+	for i := range s.Sets {
+		set := &s.Sets[i]
 		p := &pool{api: migration.Native, set: set, class: set.Spec.Template.Spec.Class.Name}
 		if ref := objects.ControllerOf(set, machinev1.MachineDeploymentKind); ref != nil {
-			if d := objects.Find(s.Native.Deployments, ref.Name); d != nil {
+			if d := objects.Find(s.Deployments, ref.Name); d != nil {
 				p.deployment = d
 			}
 		}
-		for j := range s.Native.Machines {
-			m := &s.Native.Machines[j]
+		for j := range s.Machines {
+			m := &s.Machines[j]
 			if countsFor(m, set, set.Spec.Selector) && m.Status.CurrentStatus.Phase != machinev1.MachineTerminating &&
 				m.Labels[machinev1.UpdateResultLabel] != machinev1.UpdateSuccessful {
 				p.machines = append(p.machines, m)
@@ -81,19 +81,19 @@ func nativePools(s *State) []*pool {
 
 func clusterPools(s *State) []*pool {
 	var out []*pool
-	for i := range s.Cluster.Sets {
-		set := &s.Cluster.Sets[i]
+	for i := range s.ClusterSets {
+		set := &s.ClusterSets[i]
 		p := &pool{api: migration.ClusterAPI, set: set, cluster: set.Spec.ClusterName}
-		if t := objects.Find(s.Cluster.Templates, set.Spec.Template.Spec.InfrastructureRef.Name); t != nil {
+		if t := objects.Find(s.MachineTemplates, set.Spec.Template.Spec.InfrastructureRef.Name); t != nil {
 			p.class = t.Spec.Template.Spec.MachineClassRef.Name
 		}
 		if ref := objects.ControllerOf(set, machinev1.MachineDeploymentKind); ref != nil {
-			if d := objects.Find(s.Cluster.Deployments, ref.Name); d != nil {
+			if d := objects.Find(s.ClusterDeployments, ref.Name); d != nil {
 				p.deployment = d
 			}
 		}
-		for j := range s.Cluster.Machines {
-			if m := &s.Cluster.Machines[j]; countsFor(m, set, &set.Spec.Selector) {
+		for j := range s.ClusterMachines {
+			if m := &s.ClusterMachines[j]; countsFor(m, set, &set.Spec.Selector) {
 				p.machines = append(p.machines, m)
 			}
 		}

@@ -156,8 +156,8 @@ func (r *planner) ordinals(p *pool, all []VM) *Change {
 
 // seeObjects adds the names of Machines and Nodes.
 func (r *planner) seeObjects(used *usedNames) {
-	for i := range r.state.Native.Machines {
-		m := &r.state.Native.Machines[i]
+	for i := range r.state.Machines {
+		m := &r.state.Machines[i]
 		used.see(m.Name, m.Annotations[machinev1.OwnerIDAnnotation])
 	}
 	for _, name := range objects.Keys(r.nodes) {

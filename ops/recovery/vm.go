@@ -71,8 +71,8 @@ func (r *planner) decided(vm *VM) string {
 		return ""
 	}
 	for _, key := range []string{machinev1.ApprovedOrphansAnnotation, machinev1.KeptOrphansAnnotation} {
-		for i := range r.state.Classes {
-			if slices.Contains(machinev1.OrphanIDs(r.state.Classes[i].Annotations[key]), vm.ID) {
+		for i := range r.state.MachineClasses {
+			if slices.Contains(machinev1.OrphanIDs(r.state.MachineClasses[i].Annotations[key]), vm.ID) {
 				return key
 			}
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/redact"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
 )
 
 const (
@@ -215,7 +215,8 @@ func (c *collector) consoles(facts *explain.Facts) {
 			f := &failures[i]
 			v := f.Verdict()
 			c.add(fmt.Sprintf("consoles/%s/%d-%s.txt", safe(secret), i+1, safe(f.Machine)), fmt.Sprintf(
-				"# %s, read %s: %s\n%s", f.ProviderID, f.Read.Format(time.RFC3339), v.Summary, redact.Console(f.Text)))
+				"# %s, read %s: %s\n%s", f.ProviderID, f.Read.Format(time.RFC3339), v.Summary, redact.Console(f.Text),
+			))
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
 )
 
 // Clusters are the two clusters that the APIs work on.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
 )
 
 // Kept returns the consoles that the manager has kept: of a pool those of its last machines that

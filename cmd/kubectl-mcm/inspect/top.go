@@ -15,7 +15,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
 )
 
 // newTop is the command that shows how pools are doing.

@@ -53,9 +53,9 @@ func (v *verdict) capiDeployment(ctx context.Context, before, after *clusterv1.M
 // capiSetsOf returns the MachineSets that a MachineDeployment controls; none for nil.
 func (s *space) capiSetsOf(d *clusterv1.MachineDeployment) []*clusterv1.MachineSet {
 	var sets []*clusterv1.MachineSet
-	for i := range s.capiSets {
-		if d != nil && metav1.IsControlledBy(&s.capiSets[i], d) {
-			sets = append(sets, &s.capiSets[i])
+	for i := range s.ClusterSets {
+		if d != nil && metav1.IsControlledBy(&s.ClusterSets[i], d) {
+			sets = append(sets, &s.ClusterSets[i])
 		}
 	}
 	return sets
@@ -171,9 +171,9 @@ func (v *verdict) mcmTemplate() {
 	v.Rule = ruleMCMTemplate
 	v.settle()
 	var users []string
-	for i := range v.capi {
-		if v.capi[i].Spec.Template.Spec.InfrastructureRef.Name == v.Object.Name {
-			users = append(users, "MachineDeployment/"+v.capi[i].Name)
+	for i := range v.ClusterDeployments {
+		if v.ClusterDeployments[i].Spec.Template.Spec.InfrastructureRef.Name == v.Object.Name {
+			users = append(users, "MachineDeployment/"+v.ClusterDeployments[i].Name)
 		}
 	}
 	if len(users) > 0 {

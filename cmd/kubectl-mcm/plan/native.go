@@ -22,7 +22,7 @@ func (v *verdict) nativeDeployment(ctx context.Context, before, after *machinev1
 	if v.wrong(machinedeployment.Check(after)) {
 		return nil
 	}
-	seen := forecast.Observed{Sets: v.sets, Machines: v.space.machines}
+	seen := forecast.Observed{Sets: v.Sets, Machines: v.space.Machines}
 	out, err := forecast.OfDeployment(after, seen, v.now)
 	if err != nil {
 		v.refuse(ruleController, "Spec", err.Error())
@@ -100,12 +100,12 @@ func (v *verdict) nativeSet(ctx context.Context, after *machinev1.MachineSet) er
 		return nil
 	}
 	var d *machinev1.MachineDeployment
-	for i := range v.deployments {
-		if metav1.IsControlledBy(after, &v.deployments[i]) {
-			d = &v.deployments[i]
+	for i := range v.Deployments {
+		if metav1.IsControlledBy(after, &v.Deployments[i]) {
+			d = &v.Deployments[i]
 		}
 	}
-	out := forecast.OfSet(after, d, forecast.Observed{Machines: v.space.machines}, v.now)
+	out := forecast.OfSet(after, d, forecast.Observed{Machines: v.space.Machines}, v.now)
 	v.takes(&out, "")
 	v.settle()
 	if d != nil {
@@ -143,8 +143,8 @@ func (v *verdict) class(ctx context.Context, after *machinev1.MachineClass) erro
 	v.settle()
 	v.usable(ctx, after.Name)
 	users, machines := v.usersOf(after.Name), 0
-	for i := range v.space.machines {
-		if v.space.machines[i].Spec.Class.Name == after.Name {
+	for i := range v.space.Machines {
+		if v.space.Machines[i].Spec.Class.Name == after.Name {
 			machines++
 		}
 	}
@@ -161,15 +161,15 @@ func (v *verdict) class(ctx context.Context, after *machinev1.MachineClass) erro
 // usersOf returns the native pools that name a class.
 func (s *space) usersOf(class string) []string {
 	var users []string
-	for i := range s.deployments {
-		d := &s.deployments[i]
+	for i := range s.Deployments {
+		d := &s.Deployments[i]
 		first := d.Spec.Template.Spec.Class.Name
 		if slices.Contains(append([]string{first}, machinev1.FallbackClasses(d, first)...), class) {
 			users = append(users, "MachineDeployment/"+d.Name)
 		}
 	}
-	for i := range s.sets {
-		if set := &s.sets[i]; metav1.GetControllerOf(set) == nil && set.Spec.Template.Spec.Class.Name == class {
+	for i := range s.Sets {
+		if set := &s.Sets[i]; metav1.GetControllerOf(set) == nil && set.Spec.Template.Spec.Class.Name == class {
 			users = append(users, "MachineSet/"+set.Name)
 		}
 	}

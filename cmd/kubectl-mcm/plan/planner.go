@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,7 +21,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/clouds"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/manifest"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
-	"github.com/capmcm/cluster-api-provider-mcm/ops/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
 )
 
 // planner has what was read, and the plan that is made of it.
@@ -43,12 +42,8 @@ type planner struct {
 
 // space is what a namespace has.
 type space struct {
-	facts       *explain.Facts
-	deployments []machinev1.MachineDeployment
-	sets        []machinev1.MachineSet
-	machines    []machinev1.Machine
-	capi        []clusterv1.MachineDeployment
-	capiSets    []clusterv1.MachineSet
+	*read.Objects
+	facts *explain.Facts
 }
 
 func (c *command) planner(clusters Clusters) (*planner, error) {
@@ -137,8 +132,8 @@ func (p *planner) withClass(ctx context.Context, name, class string) error {
 	if err != nil {
 		return err
 	}
-	for i := range s.deployments {
-		if s.deployments[i].Name != name {
+	for i := range s.Deployments {
+		if s.Deployments[i].Name != name {
 			continue
 		}
 		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{
@@ -149,7 +144,7 @@ func (p *planner) withClass(ctx context.Context, name, class string) error {
 		}
 		current := &unstructured.Unstructured{}
 		current.SetGroupVersionKind(machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))
-		if err := p.api.Get(ctx, client.ObjectKeyFromObject(&s.deployments[i]), current); err != nil {
+		if err := p.api.Get(ctx, client.ObjectKeyFromObject(&s.Deployments[i]), current); err != nil {
 			return fmt.Errorf("read MachineDeployment %s: %w", name, err)
 		}
 		a, err := p.tryPatch(ctx, current, patch)
@@ -158,7 +153,8 @@ func (p *planner) withClass(ctx context.Context, name, class string) error {
 		}
 		return p.add(ctx, "", current, a)
 	}
-	if slices.ContainsFunc(s.capi, func(d clusterv1.MachineDeployment) bool { return d.Name == name }) {
+	pool := func(d clusterv1.MachineDeployment) bool { return d.Name == name }
+	if slices.ContainsFunc(s.ClusterDeployments, pool) {
 		return fmt.Errorf("%s: is a pool of Cluster API, whose class is in its MCMMachineTemplate: write another template "+
 			"and the MachineDeployment that names it, and use -f", name)
 	}
@@ -171,27 +167,16 @@ func (p *planner) space(ctx context.Context, namespace string) (*space, error) {
 		return s, nil
 	}
 	source := read.Source{Control: p.api, Target: p.Target, Namespace: namespace, Now: p.now, NoSecrets: true}
-	facts, err := source.All(ctx)
+	found, facts, err := source.Objects(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &space{facts: facts}
 	for _, text := range facts.Unread {
 		if !slices.Contains(p.plan.Unread, text) {
 			p.plan.Unread = append(p.plan.Unread, text)
 		}
 	}
-	deployments, sets := &machinev1.MachineDeploymentList{}, &machinev1.MachineSetList{}
-	machines := &machinev1.MachineList{}
-	capi, capiSets := &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
-	for _, list := range []client.ObjectList{deployments, sets, machines, capi, capiSets} {
-		// What may not be read, facts have noted already.
-		if err := p.api.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
-			p.unread(fmt.Sprintf("%T", list), err)
-		}
-	}
-	s.deployments, s.sets, s.machines = deployments.Items, sets.Items, machines.Items
-	s.capi, s.capiSets = capi.Items, capiSets.Items
+	s := &space{found, facts}
 	p.spaces[namespace] = s
 	return s, nil
 }

@@ -10,6 +10,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/objects"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
 )
 
 // surroundings is about what a pool shares with others.
@@ -59,7 +60,7 @@ func (p *planner) classes() {
 }
 
 func (p *planner) secrets(object string, class *machinev1.MachineClass) {
-	for _, ref := range migration.SecretsOf(class) {
+	for _, ref := range read.SecretsOf(class) {
 		secret := p.Around.Secrets[ref.Key]
 		there := secret != nil && secret.Name != ""
 		if ref.Key.Namespace == class.Namespace {

@@ -39,7 +39,9 @@ func anyBlocked(all []migration.Finding) bool {
 
 // Check judges a namespace at a time. It reads nothing and changes nothing.
 func Check(s *migration.Namespace, m *Managers, now time.Time) Report {
-	t := Report{Namespace: s.Name, Machines: len(s.Machines), There: []migration.Finding{}, Back: []migration.Finding{}}
+	t := Report{
+		Namespace: s.Namespace, Machines: len(s.Machines), There: []migration.Finding{}, Back: []migration.Finding{},
+	}
 	t.There = append(t.There, takeoverLeases(s, now)...)
 	t.There = append(t.There, takeoverManagers(m)...)
 	t.There = append(t.There, takeoverKinds(m)...)

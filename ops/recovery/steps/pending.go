@@ -23,9 +23,9 @@ func pending(s *recovery.State, o client.Object) string {
 	case *clusterv1.MachineSet:
 		return pendingNodes(s, o)
 	case *machinev1.MachineDeployment:
-		return pendingSets(s.Native.Sets, o, func(set *machinev1.MachineSet) bool { return counted(s, set) })
+		return pendingSets(s.Sets, o, func(set *machinev1.MachineSet) bool { return counted(s, set) })
 	case *clusterv1.MachineDeployment:
-		return pendingSets(s.Cluster.Sets, o, func(set *clusterv1.MachineSet) bool { return countedByCluster(s, set) })
+		return pendingSets(s.ClusterSets, o, func(set *clusterv1.MachineSet) bool { return countedByCluster(s, set) })
 	}
 	return ""
 }
@@ -52,7 +52,7 @@ func pendingMachine(s *recovery.State, m *clusterv1.Machine) string {
 	if !m.DeletionTimestamp.IsZero() {
 		return ""
 	}
-	infra := objects.Find(s.Cluster.MCMMachines, m.Spec.InfrastructureRef.Name)
+	infra := objects.Find(s.MCMMachines, m.Spec.InfrastructureRef.Name)
 	if infra == nil {
 		return fmt.Sprintf("MCMMachine %s to be created, which has to be done for its VM first; or delete Machine %s, "+
 			"which touches no VM", m.Spec.InfrastructureRef.Name, m.Name)
@@ -84,12 +84,12 @@ func lookedUp(infra *infrav1.MCMMachine) bool {
 // pendingNodes waits for the machines of a set to have found their Nodes. A VM that is not
 // provisioned finds none.
 func pendingNodes(s *recovery.State, set *clusterv1.MachineSet) string {
-	for i := range s.Cluster.Machines {
-		m := &s.Cluster.Machines[i]
+	for i := range s.ClusterMachines {
+		m := &s.ClusterMachines[i]
 		if !controls(set, m) || m.Status.NodeRef.IsDefined() || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
-		infra := objects.Find(s.Cluster.MCMMachines, m.Spec.InfrastructureRef.Name)
+		infra := objects.Find(s.MCMMachines, m.Spec.InfrastructureRef.Name)
 		if infra == nil || !ptr.Deref(infra.Status.Initialization.Provisioned, false) {
 			continue
 		}
@@ -105,8 +105,8 @@ func pendingNodes(s *recovery.State, set *clusterv1.MachineSet) string {
 // counted reports whether the status of a set is that of its machines.
 func counted(s *recovery.State, set *machinev1.MachineSet) bool {
 	all, available := int32(0), int32(0)
-	for i := range s.Native.Machines {
-		m := &s.Native.Machines[i]
+	for i := range s.Machines {
+		m := &s.Machines[i]
 		if !controls(set, m) {
 			continue
 		}
@@ -123,8 +123,8 @@ func counted(s *recovery.State, set *machinev1.MachineSet) bool {
 // countedByCluster is the same for a set of Cluster API.
 func countedByCluster(s *recovery.State, set *clusterv1.MachineSet) bool {
 	all, available := int32(0), int32(0)
-	for i := range s.Cluster.Machines {
-		m := &s.Cluster.Machines[i]
+	for i := range s.ClusterMachines {
+		m := &s.ClusterMachines[i]
 		if !controls(set, m) {
 			continue
 		}

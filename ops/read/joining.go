@@ -21,11 +21,7 @@ const maxTokens = 10
 // joining reads what tells why nodes do not join: requests for certificates, and the
 // expiration of bootstrap tokens, which a reader needs a right of its own for.
 func (s Source) joining(ctx context.Context, f *explain.Facts) {
-	s.optional(ctx, f, s.Target, kind{
-		"CertificateSigningRequests", &certificatesv1.CertificateSigningRequestList{}, func(l client.ObjectList) {
-			f.Requests = append(f.Requests, l.(*certificatesv1.CertificateSigningRequestList).Items...)
-		},
-	})
+	optional(ctx, f, "CertificateSigningRequests", s.Target, &certificatesv1.CertificateSigningRequestList{}, &f.Requests)
 	if s.NoSecrets {
 		return
 	}
