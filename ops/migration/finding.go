@@ -25,6 +25,11 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"` // what to do first; empty if there is nothing to do
 }
 
+// Finding is one of that level.
+func (l Level) Finding(object, field, text, remedy string) Finding {
+	return Finding{Level: l, Object: object, Field: field, Text: text, Remedy: remedy}
+}
+
 // String is one line for a person.
 func (f Finding) String() string {
 	s := f.Object
