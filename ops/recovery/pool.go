@@ -37,19 +37,7 @@ type pool struct {
 func (p *pool) replicas() int32 { return replicasOf(p.set) }
 
 // replicasOf returns how many machines a set or deployment asks for.
-func replicasOf(o client.Object) int32 {
-	switch o := o.(type) {
-	case *machinev1.MachineSet:
-		return o.Spec.Replicas
-	case *machinev1.MachineDeployment:
-		return o.Spec.Replicas
-	case *clusterv1.MachineSet:
-		return ptr.Deref(o.Spec.Replicas, 1)
-	case *clusterv1.MachineDeployment:
-		return ptr.Deref(o.Spec.Replicas, 1)
-	}
-	return 0
-}
+func replicasOf(o client.Object) int32 { return ptr.Deref(objects.Replicas(o), 1) }
 
 // pools returns the MachineSets of both APIs that exist and are not being deleted.
 func pools(s *State) []*pool {

@@ -7,11 +7,17 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/cluster-api/util/conditions"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
@@ -149,4 +155,56 @@ func Selects(s *metav1.LabelSelector, all map[string]string) bool {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	return err == nil && len(all) > 0 && selector.Matches(labels.Set(all))
+}
+
+// Paused reports whether the controller of an object of Cluster API says that it is paused.
+func Paused(o client.Object) bool {
+	getter, ok := o.(conditions.Getter)
+	if !ok {
+		return false
+	}
+	c := meta.FindStatusCondition(getter.GetConditions(), clusterv1.PausedCondition)
+	return c != nil && c.Status == metav1.ConditionTrue
+}
+
+// Replicas is how many machines a set or deployment is asked for; nil for what is neither.
+func Replicas(o client.Object) *int32 {
+	switch o := o.(type) {
+	case *machinev1.MachineDeployment:
+		return &o.Spec.Replicas
+	case *machinev1.MachineSet:
+		return &o.Spec.Replicas
+	case *clusterv1.MachineDeployment:
+		return o.Spec.Replicas
+	case *clusterv1.MachineSet:
+		return o.Spec.Replicas
+	}
+	return nil
+}
+
+// SetReplicas asks a set or deployment for that many machines.
+func SetReplicas(o client.Object, n int32) {
+	switch o := o.(type) {
+	case *machinev1.MachineDeployment:
+		o.Spec.Replicas = n
+	case *machinev1.MachineSet:
+		o.Spec.Replicas = n
+	case *clusterv1.MachineDeployment:
+		o.Spec.Replicas = &n
+	case *clusterv1.MachineSet:
+		o.Spec.Replicas = &n
+	}
+}
+
+// ProviderID is that of a Machine or MCMMachine; empty for other objects.
+func ProviderID(o client.Object) string {
+	switch o := o.(type) {
+	case *machinev1.Machine:
+		return o.Spec.ProviderID
+	case *clusterv1.Machine:
+		return o.Spec.ProviderID
+	case *infrav1.MCMMachine:
+		return o.Spec.ProviderID
+	}
+	return ""
 }

@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,15 +28,18 @@ func (e *Engine) holdOldSide(ctx context.Context, m *move, s *migration.PoolStat
 	if waiting := unsettled(s, old); waiting != "" {
 		return e.finishBegun(ctx, s, old, waiting)
 	}
-	var machines []client.Object
-	for _, tier := range tiers[2:] {
-		machines = append(machines, tier...)
-	}
-	if missing, err := e.pause(ctx, m.Hold, machines); err != nil || len(missing) > 0 {
+	if missing, err := e.pause(ctx, m.Hold, slices.Concat(tiers[2:]...)); err != nil || len(missing) > 0 {
 		return pausePending(old, missing), err
 	}
 	m.Generation = s.Generation(old)
 	return "", e.enter(ctx, m, s, migration.PhaseCopying)
+}
+
+// going are the objects of tiers that are being deleted.
+func going(tiers [][]client.Object) []client.Object {
+	return slices.DeleteFunc(slices.Concat(tiers...), func(o client.Object) bool {
+		return o.GetDeletionTimestamp().IsZero()
+	})
 }
 
 // pausePending says whose answer is waited for.
@@ -55,14 +59,7 @@ func pausePending(d migration.API, missing []client.Object) string {
 func (e *Engine) finishBegun(ctx context.Context, s *migration.PoolState, d migration.API, waiting string) (string,
 	error,
 ) {
-	var restless []client.Object
-	for _, tier := range s.Tiers(d)[2:] {
-		for _, o := range tier {
-			if !o.GetDeletionTimestamp().IsZero() {
-				restless = append(restless, o)
-			}
-		}
-	}
+	restless := going(s.Tiers(d)[2:])
 	if d == migration.ClusterAPI {
 		if err := e.stopRetaining(ctx, restless); err != nil {
 			return "", err

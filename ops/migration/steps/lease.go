@@ -149,8 +149,7 @@ func (e *Engine) release(ctx context.Context, m *move) {
 	if m.lease == nil {
 		return
 	}
-	uid, version := m.lease.UID, m.lease.ResourceVersion
-	_ = e.Control.Delete(ctx, m.lease, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	_ = e.Control.Delete(ctx, m.lease, asRead(m.lease))
 	m.lease = nil
 }
 

@@ -76,7 +76,7 @@ func pauseAcknowledged(o client.Object) bool {
 		hold := o.GetAnnotations()[machinev1.MigrationHoldAnnotation]
 		return hold != "" && o.GetAnnotations()[machinev1.MigrationHeldAnnotation] == hold
 	}
-	return paused(o)
+	return objects.Paused(o)
 }
 
 // unpauseUnacknowledged reports whether an object of Cluster API may run, but its
@@ -84,7 +84,7 @@ func pauseAcknowledged(o client.Object) bool {
 // that old word.
 func unpauseUnacknowledged(o client.Object) bool {
 	_, annotated := o.GetAnnotations()[clusterv1.PausedAnnotation]
-	return !objects.IsNative(o) && !annotated && paused(o)
+	return !objects.IsNative(o) && !annotated && objects.Paused(o)
 }
 
 // pauseAnnotations are what an object carries that is to be left alone.

@@ -6,10 +6,8 @@ import (
 	"slices"
 
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/objects"
 )
@@ -84,45 +82,17 @@ func (e *Engine) catchUp(ctx context.Context, m *move, s *migration.PoolState, t
 		!slices.Contains(tier, head) || !pauseRequested(head) {
 		return false, nil
 	}
-	wanted := replicasOf(from)
+	wanted := objects.Replicas(from)
 	if wanted == nil {
 		return false, nil
 	}
-	if !ptr.Equal(wanted, replicasOf(head)) {
+	if !ptr.Equal(wanted, objects.Replicas(head)) {
 		changed := head.DeepCopyObject().(client.Object)
-		setReplicas(changed, *wanted)
+		objects.SetReplicas(changed, *wanted)
 		if err := e.patch(ctx, head, changed); err != nil {
 			return true, err
 		}
 	}
 	m.Generation = from.GetGeneration()
 	return true, e.save(ctx, m)
-}
-
-// replicasOf is how many machines a head is asked for; nil for a Machine.
-func replicasOf(head client.Object) *int32 {
-	switch o := head.(type) {
-	case *machinev1.MachineDeployment:
-		return &o.Spec.Replicas
-	case *machinev1.MachineSet:
-		return &o.Spec.Replicas
-	case *clusterv1.MachineDeployment:
-		return o.Spec.Replicas
-	case *clusterv1.MachineSet:
-		return o.Spec.Replicas
-	}
-	return nil
-}
-
-func setReplicas(head client.Object, n int32) {
-	switch o := head.(type) {
-	case *machinev1.MachineDeployment:
-		o.Spec.Replicas = n
-	case *machinev1.MachineSet:
-		o.Spec.Replicas = n
-	case *clusterv1.MachineDeployment:
-		o.Spec.Replicas = &n
-	case *clusterv1.MachineSet:
-		o.Spec.Replicas = &n
-	}
 }

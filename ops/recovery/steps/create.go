@@ -8,10 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/objects"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/recovery"
@@ -117,7 +115,7 @@ func (r *run) readCreated(ctx context.Context, o, want client.Object) error {
 	if isMachine(o) {
 		ours = recovery.Held(o)
 	}
-	if !ours || providerID(o) != providerID(want) {
+	if !ours || objects.ProviderID(o) != objects.ProviderID(want) {
 		return fmt.Errorf("create %s: another object has that name; the same command plans again", objects.Title(o))
 	}
 	return nil
@@ -127,17 +125,4 @@ func (r *run) readCreated(ctx context.Context, o, want client.Object) error {
 func sameOwner(a, b client.Object) bool {
 	x, y := metav1.GetControllerOf(a), metav1.GetControllerOf(b)
 	return x != nil && y != nil && x.UID == y.UID
-}
-
-// providerID returns that of a Machine or MCMMachine; empty for other objects.
-func providerID(o client.Object) string {
-	switch o := o.(type) {
-	case *machinev1.Machine:
-		return o.Spec.ProviderID
-	case *clusterv1.Machine:
-		return o.Spec.ProviderID
-	case *infrav1.MCMMachine:
-		return o.Spec.ProviderID
-	}
-	return ""
 }

@@ -44,7 +44,7 @@ func (r *run) hold(ctx context.Context, p *recovery.Plan) (waiting string, wrote
 
 // pausedBefore reports whether an earlier pause of an object of Cluster API has just ended: its
 // condition would look like the answer.
-func pausedBefore(o client.Object) bool { return !objects.IsNative(o) && recovery.Paused(o) }
+func pausedBefore(o client.Object) bool { return !objects.IsNative(o) && objects.Paused(o) }
 
 // rebase has every object of a pool that is held already keep its present size as the size
 // before the recovery, if another one of the pool is not held: an earlier run was interrupted

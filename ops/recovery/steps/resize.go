@@ -42,7 +42,7 @@ func (r *run) resize(ctx context.Context, p *recovery.Plan) (waiting string, wro
 
 func (r *run) resizeSet(set client.Object, pool *recovery.PoolPlan) {
 	if c := pool.Replicas; c != nil {
-		setReplicas(set, c.To)
+		objects.SetReplicas(set, int32(c.To)) // #nosec G115 -- the sum of sizes that are int32
 		r.Progress(fmt.Sprintf("%s scaled from %d to %d", objects.Title(set), c.From, c.To))
 	}
 	if c := pool.Ordinals; c != nil {
@@ -63,7 +63,7 @@ func (r *run) resizeHead(ctx context.Context, pool *recovery.PoolPlan) error {
 		}
 	}
 	changed := pool.Head.DeepCopyObject().(client.Object)
-	setReplicas(changed, c.To)
+	objects.SetReplicas(changed, int32(c.To)) // #nosec G115 -- the sum of sizes that are int32
 	r.Progress(fmt.Sprintf("%s scaled from %d to %d", objects.Title(pool.Head), c.From, c.To))
 	return r.patch(ctx, pool.Head, changed)
 }
@@ -105,19 +105,5 @@ func scaled(set client.Object, c *recovery.Change) {
 	machinev1.SetAnnotation(set, desired, strconv.FormatInt(c.To, 10))
 	if n, err := strconv.ParseInt(set.GetAnnotations()[most], 10, 32); err == nil {
 		machinev1.SetAnnotation(set, most, strconv.FormatInt(n+c.To-from, 10))
-	}
-}
-
-func setReplicas(o client.Object, n int64) {
-	to := int32(n) // #nosec G115 -- the sum of sizes that are int32
-	switch o := o.(type) {
-	case *machinev1.MachineSet:
-		o.Spec.Replicas = to
-	case *machinev1.MachineDeployment:
-		o.Spec.Replicas = to
-	case *clusterv1.MachineSet:
-		o.Spec.Replicas = &to
-	case *clusterv1.MachineDeployment:
-		o.Spec.Replicas = &to
 	}
 }
