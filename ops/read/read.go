@@ -7,12 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
 )
@@ -126,4 +131,125 @@ func (s Source) nodes(ctx context.Context, f *explain.Facts) {
 	if !apierrors.IsForbidden(err) {
 		f.TargetError = err.Error()
 	}
+}
+
+// maxTokens is how many bootstrap tokens are read: one request each.
+const maxTokens = 10
+
+// joining reads what tells why nodes do not join: requests for certificates, and the
+// expiration of bootstrap tokens, which a reader needs a right of its own for.
+func (s Source) joining(ctx context.Context, f *explain.Facts) {
+	optional(ctx, f, "CertificateSigningRequests", s.Target, &certificatesv1.CertificateSigningRequestList{}, &f.Requests)
+	if s.NoSecrets {
+		return
+	}
+	for _, o := range f.Objects {
+		id := o.TokenID()
+		waitsForVM := o.ProviderID == "" && (o.Kind == explain.KindMachine || o.Kind == explain.KindMCMMachine)
+		if id == "" || o.Joined || waitsForVM {
+			continue
+		}
+		if len(f.TokensRead) == maxTokens {
+			return
+		}
+		if err := s.token(ctx, f, id); err != nil {
+			f.Unread = append(f.Unread, fmt.Sprintf("bootstrap tokens: %v", err))
+			return
+		}
+	}
+}
+
+// token reads when a bootstrap token expires, and nothing else of it.
+func (s Source) token(ctx context.Context, f *explain.Facts, id string) error {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: token.SecretName(id)}
+	err := s.Target.Get(ctx, key, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	f.TokensRead[id] = true
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	expires, err := time.Parse(time.RFC3339, string(secret.Data[token.KeyExpiration]))
+	if err != nil {
+		expires = time.Time{} // without a valid expiration a token lives for ever
+	}
+	f.Tokens[id] = explain.Token{Expires: expires}
+	return nil
+}
+
+// maxPools is how many pools' consoles are read: one request each.
+const maxPools = 20
+
+// consoles reads what is kept of the consoles of machines that did not join, of the pools that lack
+// machines, or of all. A reader needs a right of its own for it.
+func (s Source) consoles(ctx context.Context, f *explain.Facts) {
+	var objects []*explain.Object
+	most := maxPools
+	switch {
+	case s.AllConsoles:
+		objects, most = f.Objects, len(f.Objects)
+	case s.Consoles:
+		objects = f.Unjoined()
+	}
+	var refused error
+	for _, key := range consoleSecrets(f, objects, most) {
+		failures, err := s.failures(ctx, key)
+		if apierrors.IsForbidden(err) {
+			refused = err // the right may be to the Secrets of other pools: RBAC names them
+			continue
+		}
+		if err != nil {
+			f.Unread = append(f.Unread, unreadConsoles(err))
+			return
+		}
+		f.Consoles[key.String()] = failures
+	}
+	if refused != nil && slices.ContainsFunc(objects, waitsToJoin) {
+		f.Unread = append(f.Unread, unreadConsoles(refused))
+	}
+}
+
+// consoleSecrets are the Secrets with the consoles of the pools of objects, each once, and that many
+// at most.
+func consoleSecrets(f *explain.Facts, objects []*explain.Object, most int) []client.ObjectKey {
+	var keys []client.ObjectKey
+	for _, o := range objects {
+		pool := f.Pool(o)
+		if len(keys) == most {
+			return keys
+		}
+		if pool == nil {
+			continue
+		}
+		namespace, name := explain.ConsoleSecret(pool)
+		if key := (client.ObjectKey{Namespace: namespace, Name: name}); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func unreadConsoles(err error) string {
+	return fmt.Sprintf("consoles of machines that did not join: %v", err)
+}
+
+// waitsToJoin reports whether o is a machine whose VM exists and whose node does not. Without
+// one, consoles of machines before explain nothing, and a warning that they are unread would mislead.
+func waitsToJoin(o *explain.Object) bool {
+	return o.Kind == explain.KindMachine && o.ProviderID != "" && !o.Joined
+}
+
+// failures reads the Secret of a pool, if there is one.
+func (s Source) failures(ctx context.Context, key client.ObjectKey) ([]console.Failure, error) {
+	secret := &corev1.Secret{}
+	err := s.Control.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) || err == nil && secret.Type != machinev1.ConsoleEvidenceType {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return console.Parse(secret.Data[console.EvidenceKey])
 }
