@@ -14,8 +14,6 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -147,7 +145,9 @@ func newEngine(c *clusters, out io.Writer) *steps.Engine {
 	timer := clock.RealClock{}
 	return steps.New(steps.Deps{
 		Control: c.control, Target: c.target, Clock: timer, Wait: wait, Name: uuid.NewString, Identity: identity(),
-		Events: &recorder{client: c.control, clock: timer},
+		Emit: func(about client.Object, reason, message string) {
+			emit(c.control, timer.Now(), about, reason, message)
+		},
 		Progress: func(p steps.Progress) {
 			text := string(p.Phase)
 			if p.Waiting != "" {
@@ -272,7 +272,12 @@ func newApply(c *common, o *migration.Options) *cobra.Command {
 			if err != nil {
 				return nil, err
 			}
-			pools, err := begun(ctx, found, o.To)
+			// The new side may be the truth already, so that a plan does not find the pool on the old one any more.
+			pools, err := poolsOf(ctx, found, func(r *migration.Record) bool {
+				return r.To == o.To && slices.Contains([]migration.Phase{
+					migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching,
+				}, r.Phase)
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -284,25 +289,6 @@ func newApply(c *common, o *migration.Options) *cobra.Command {
 			return pools, nil
 		},
 	})
-}
-
-// begun are the pools on their way to an API: the new side may be the truth already,
-// so that a plan does not find them on the old one any more.
-func begun(ctx context.Context, found *clusters, to migration.API) ([]migration.Pool, error) {
-	records, err := migration.Records(ctx, found.control, found.namespace)
-	if err != nil {
-		return nil, err
-	}
-	var pools []migration.Pool
-	for _, r := range records {
-		if r.To == to && slices.Contains([]migration.Phase{
-			migration.PhaseHolding, migration.PhaseCopying,
-			migration.PhaseSwitching,
-		}, r.Phase) {
-			pools = append(pools, r.Pool)
-		}
-	}
-	return pools, nil
 }
 
 func newRollback(c *common, o *migration.Options) *cobra.Command {
@@ -324,20 +310,20 @@ func newFinish(c *common, o *migration.Options) *cobra.Command {
 // inPhases are the pools whose move is in one of these phases.
 func inPhases(phases ...migration.Phase) func(context.Context, *clusters, migration.Options) ([]migration.Pool, error) {
 	return func(ctx context.Context, c *clusters, _ migration.Options) ([]migration.Pool, error) {
-		records, err := migration.Records(ctx, c.control, c.namespace)
-		if err != nil {
-			return nil, err
-		}
-		var pools []migration.Pool
-		for _, r := range records {
-			for _, p := range phases {
-				if r.Phase == p {
-					pools = append(pools, r.Pool)
-				}
-			}
-		}
-		return pools, nil
+		return poolsOf(ctx, c, func(r *migration.Record) bool { return slices.Contains(phases, r.Phase) })
 	}
+}
+
+// poolsOf are the pools of records that are wanted.
+func poolsOf(ctx context.Context, c *clusters, wanted func(*migration.Record) bool) ([]migration.Pool, error) {
+	records, err := migration.Records(ctx, c.control, c.namespace)
+	var pools []migration.Pool
+	for i := range records {
+		if wanted(&records[i]) {
+			pools = append(pools, records[i].Pool)
+		}
+	}
+	return pools, err
 }
 
 // newStatus is the command that says how far moves are.
@@ -416,51 +402,26 @@ const (
 	eventTimeout = 10 * time.Second
 )
 
-// recorder writes each Event at once: a command may end right after. An Event that
+// emit writes an Event at once: a command may end right after. An Event that
 // cannot be written is worth no failure; the record says the same.
-type recorder struct {
-	client client.Client
-	clock  clock.PassiveClock
-}
-
-var _ record.EventRecorder = &recorder{}
-
-// Event writes an Event about o.
-func (r *recorder) Event(o runtime.Object, kind, reason, message string) {
-	r.AnnotatedEventf(o, nil, kind, reason, "%s", message)
-}
-
-// Eventf does so with a format.
-func (r *recorder) Eventf(o runtime.Object, kind, reason, format string, args ...any) {
-	r.AnnotatedEventf(o, nil, kind, reason, format, args...)
-}
-
-// AnnotatedEventf does so with annotations of the Event.
-func (r *recorder) AnnotatedEventf(o runtime.Object, annotations map[string]string, kind, reason, format string,
-	args ...any,
-) {
-	about, ok := o.(client.Object)
-	if !ok {
-		return
-	}
-	gvk, err := apiutil.GVKForObject(o, r.client.Scheme())
+func emit(c client.Client, at time.Time, about client.Object, reason, message string) {
+	gvk, err := apiutil.GVKForObject(about, c.Scheme())
 	if err != nil {
 		return
 	}
-	now := metav1.NewTime(r.clock.Now())
+	now := metav1.NewTime(at)
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: about.GetNamespace(), Name: fmt.Sprintf("%s.%x", about.GetName(), now.UnixNano()),
-			Annotations: annotations,
 		},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: about.GetNamespace(), Name: about.GetName(),
 			UID: about.GetUID(),
 		},
-		Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...), Source: corev1.EventSource{Component: component},
+		Type: corev1.EventTypeNormal, Reason: reason, Message: message, Source: corev1.EventSource{Component: component},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), eventTimeout)
 	defer cancel()
-	_ = r.client.Create(ctx, event)
+	_ = c.Create(ctx, event)
 }

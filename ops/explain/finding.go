@@ -239,15 +239,6 @@ var table = sync.OnceValues(func() ([]reasonRow, error) {
 	return rows, nil
 })
 
-// reasonRows returns the table, in the order of the file.
-func reasonRows() []reasonRow {
-	rows, err := table()
-	if err != nil {
-		panic(err)
-	}
-	return slices.Clone(rows)
-}
-
 // rowOf returns the row of a reason that a condition of that type has. A reason of
 // another project has no row: its message has to do.
 func rowOf(condition, reason string) reasonRow {
@@ -269,36 +260,6 @@ func rowOf(condition, reason string) reasonRow {
 		}
 	}
 	return found
-}
-
-//go:embed events.yaml
-var eventsFile []byte
-
-// eventRow is what the reason of an Event means that is not a condition's. See events.yaml.
-type eventRow struct {
-	Event   string `json:"event"`
-	Warning bool   `json:"warning,omitempty"` // something is wrong
-	Meaning string `json:"meaning"`
-	Remedy  string `json:"remedy,omitempty"`
-	About   string `json:"about"`
-}
-
-// eventTable is read once. A test proves that the embedded file is valid.
-var eventTable = sync.OnceValues(func() ([]eventRow, error) {
-	var rows []eventRow
-	if err := yaml.UnmarshalStrict(eventsFile, &rows); err != nil {
-		return nil, fmt.Errorf("read events.yaml: %w", err)
-	}
-	return rows, nil
-})
-
-// eventRows returns the table, in the order of the file.
-func eventRows() []eventRow {
-	rows, err := eventTable()
-	if err != nil {
-		panic(err)
-	}
-	return slices.Clone(rows)
 }
 
 // StepState is how far a step is.

@@ -16,8 +16,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
-	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/objects"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
@@ -86,31 +84,19 @@ func recordOf(records []Record, p Pool) *Record {
 // pools are the pools of both APIs, each once, MachineDeployments first, by name.
 func (s *Namespace) pools() []Pool {
 	seen := map[Pool]bool{}
-	add := func(kind Kind, o metav1.Object) {
-		if kind == KindDeployment || metav1.GetControllerOf(o) == nil {
-			seen[Pool{kind, s.Namespace, o.GetName()}] = true
+	add := func(kind Kind, list []client.Object) {
+		for _, o := range list {
+			if kind == KindDeployment || metav1.GetControllerOf(o) == nil {
+				seen[Pool{kind, s.Namespace, o.GetName()}] = true
+			}
 		}
 	}
-	for i := range s.Deployments {
-		add(KindDeployment, &s.Deployments[i])
-	}
-	for i := range s.Sets {
-		add(KindSet, &s.Sets[i])
-	}
-	for i := range s.Machines {
-		add(KindMachine, &s.Machines[i])
-	}
-	for i := range s.ClusterDeployments {
-		add(KindDeployment, &s.ClusterDeployments[i])
-	}
-	for i := range s.ClusterSets {
-		add(KindSet, &s.ClusterSets[i])
-	}
-	for i := range s.ClusterMachines {
-		if s.ClusterMachines[i].Spec.InfrastructureRef.Kind == objects.KindMCMMachine {
-			add(KindMachine, &s.ClusterMachines[i])
-		}
-	}
+	add(KindDeployment, slices.Concat(objects.Pointers(s.Deployments), objects.Pointers(s.ClusterDeployments)))
+	add(KindSet, slices.Concat(objects.Pointers(s.Sets), objects.Pointers(s.ClusterSets)))
+	add(KindMachine, objects.Pointers(s.Machines))
+	add(KindMachine, slices.DeleteFunc(objects.Pointers(s.ClusterMachines), func(o client.Object) bool {
+		return o.(*clusterv1.Machine).Spec.InfrastructureRef.Kind != objects.KindMCMMachine
+	}))
 	return slices.SortedFunc(maps.Keys(seen), func(a, b Pool) int {
 		return cmp.Or(cmp.Compare(a.Kind.rank(), b.Kind.rank()), cmp.Compare(a.Name, b.Name))
 	})
@@ -181,12 +167,9 @@ func (s *Namespace) ForeignLeases(now time.Time) []Finding {
 		if HolderOf(l, now) != HolderForeign {
 			continue
 		}
-		out = append(out, Finding{
-			Level: Blocked, Object: objects.Name("Lease", l), Field: "spec.holderIdentity",
-			Text: fmt.Sprintf("%s holds it, which is no manager of this project: Machine Controller Manager most likely",
-				objects.Value(l.Spec.HolderIdentity)),
-			Remedy: "take the fleet over by the native API first: kubectl mcm takeover check",
-		})
+		out = append(out, Blocked.Finding(objects.Name("Lease", l), "spec.holderIdentity",
+			fmt.Sprintf("%s holds it, which is no manager of this project: Machine Controller Manager most likely",
+				objects.Value(l.Spec.HolderIdentity)), "take the fleet over by the native API first: kubectl mcm takeover check"))
 	}
 	return out
 }
@@ -204,30 +187,24 @@ func newOwners(s *Namespace) *owners {
 		Namespace: s, sets: map[string][]int{}, machines: map[string][]int{},
 		clusterSets: map[string][]int{}, clusterMachines: map[string][]int{}, infra: map[string]int{},
 	}
-	for i := range s.Sets {
-		put(x.sets, &s.Sets[i], machinev1.MachineDeploymentKind, i)
-	}
-	for i := range s.Machines {
-		put(x.machines, &s.Machines[i], machinev1.MachineSetKind, i)
-	}
-	for i := range s.ClusterSets {
-		put(x.clusterSets, &s.ClusterSets[i], machinev1.MachineDeploymentKind, i)
-	}
-	for i := range s.ClusterMachines {
-		put(x.clusterMachines, &s.ClusterMachines[i], machinev1.MachineSetKind, i)
-	}
+	put(x.sets, s.Sets, machinev1.MachineDeploymentKind)
+	put(x.machines, s.Machines, machinev1.MachineSetKind)
+	put(x.clusterSets, s.ClusterSets, machinev1.MachineDeploymentKind)
+	put(x.clusterMachines, s.ClusterMachines, machinev1.MachineSetKind)
 	for i := range s.MCMMachines {
 		x.infra[s.MCMMachines[i].Name] = i
 	}
 	return x
 }
 
-// put notes that the object with that index is owned: by an object's UID, and by
+// put notes the indices of objects that are owned: by an object's UID, and by
 // its name for one that does not exist any more.
-func put(into map[string][]int, o metav1.Object, kind string, i int) {
-	if owner := objects.ControllerOf(o, kind); owner != nil {
-		into["uid/"+string(owner.UID)] = append(into["uid/"+string(owner.UID)], i)
-		into["name/"+owner.Name] = append(into["name/"+owner.Name], i)
+func put[T any, P objects.Object[T]](into map[string][]int, list []T, kind string) {
+	for i := range list {
+		if owner := objects.ControllerOf(P(&list[i]), kind); owner != nil {
+			into["uid/"+string(owner.UID)] = append(into["uid/"+string(owner.UID)], i)
+			into["name/"+owner.Name] = append(into["name/"+owner.Name], i)
+		}
 	}
 }
 
@@ -252,61 +229,48 @@ func (x *owners) state(p Pool, cluster string) *PoolState {
 }
 
 func (x *owners) native(s *PoolState) {
-	var sets []int
-	switch s.Pool.Kind {
-	case KindDeployment:
-		uid := types.UID("")
-		if d := objects.Find(x.Deployments, s.Pool.Name); d != nil {
-			s.Native.Deployment, uid = d, d.UID
-		}
-		sets = ownedBy(x.sets, uid, s.Pool.Name)
-	case KindSet:
-		if i := slices.IndexFunc(x.Sets, func(o machinev1.MachineSet) bool { return o.Name == s.Pool.Name }); i >= 0 {
-			sets = []int{i}
-		}
-	case KindMachine:
-		if m := objects.Find(x.Machines, s.Pool.Name); m != nil {
-			s.Native.Machines = append(s.Native.Machines, *m)
-		}
-	}
-	for _, i := range sets {
-		s.Native.Sets = append(s.Native.Sets, x.Sets[i])
-		for _, m := range ownedBy(x.machines, x.Sets[i].UID, x.Sets[i].Name) {
-			s.Native.Machines = append(s.Native.Machines, x.Machines[m])
-		}
-	}
-	slices.SortFunc(s.Native.Sets, func(a, b machinev1.MachineSet) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(s.Native.Machines, func(a, b machinev1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	n := &s.Native
+	n.Deployment, n.Sets, n.Machines = pick(s.Pool, x.Deployments, x.Sets, x.Machines, x.sets, x.machines)
 }
 
 func (x *owners) clusterAPI(s *PoolState) {
-	var sets []int
 	c := &s.ClusterAPI
-	switch s.Pool.Kind {
+	c.Deployment, c.Sets, c.Machines = pick(s.Pool, x.ClusterDeployments, x.ClusterSets, x.ClusterMachines, x.clusterSets,
+		x.clusterMachines)
+	x.infraOf(s)
+}
+
+// pick returns what there is of a pool on one API. setsOf and machinesOf have the indices of what an owner has.
+func pick[D, S, M any, PD objects.Object[D], PS objects.Object[S], PM objects.Object[M]](p Pool,
+	deployments []D, sets []S, machines []M, setsOf, machinesOf map[string][]int,
+) (head PD, ofPool []S, members []M) {
+	var found []int
+	switch p.Kind {
 	case KindDeployment:
 		uid := types.UID("")
-		if d := objects.Find(x.ClusterDeployments, s.Pool.Name); d != nil {
-			c.Deployment, uid = d, d.UID
+		if head = objects.Find[D, PD](deployments, p.Name); head != nil {
+			uid = head.GetUID()
 		}
-		sets = ownedBy(x.clusterSets, uid, s.Pool.Name)
+		found = ownedBy(setsOf, uid, p.Name)
 	case KindSet:
-		if i := slices.IndexFunc(x.ClusterSets, func(o clusterv1.MachineSet) bool { return o.Name == s.Pool.Name }); i >= 0 {
-			sets = []int{i}
+		if i := slices.IndexFunc(sets, func(s S) bool { return PS(&s).GetName() == p.Name }); i >= 0 {
+			found = []int{i}
 		}
 	case KindMachine:
-		if m := objects.Find(x.ClusterMachines, s.Pool.Name); m != nil {
-			c.Machines = append(c.Machines, *m)
+		if m := objects.Find[M, PM](machines, p.Name); m != nil {
+			members = append(members, *m)
 		}
 	}
-	for _, i := range sets {
-		c.Sets = append(c.Sets, x.ClusterSets[i])
-		for _, m := range ownedBy(x.clusterMachines, x.ClusterSets[i].UID, x.ClusterSets[i].Name) {
-			c.Machines = append(c.Machines, x.ClusterMachines[m])
+	for _, i := range found {
+		ofPool = append(ofPool, sets[i])
+		set := PS(&sets[i])
+		for _, m := range ownedBy(machinesOf, set.GetUID(), set.GetName()) {
+			members = append(members, machines[m])
 		}
 	}
-	slices.SortFunc(c.Sets, func(a, b clusterv1.MachineSet) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.Machines, func(a, b clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
-	x.infraOf(s)
+	objects.Sort[S, PS](ofPool)
+	objects.Sort[M, PM](members)
+	return head, ofPool, members
 }
 
 // infraOf picks what Machines have: those of the pool, and those that are gone but
@@ -352,12 +316,8 @@ func (x *owners) templates(s *PoolState) {
 			s.ClusterAPI.ConfigTemplates = append(s.ClusterAPI.ConfigTemplates, *t)
 		}
 	}
-	slices.SortFunc(s.ClusterAPI.MachineTemplates, func(a, b infrav1.MCMMachineTemplate) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
-	slices.SortFunc(s.ClusterAPI.ConfigTemplates, func(a, b bootstrapv1.MCMConfigTemplate) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
+	objects.Sort(s.ClusterAPI.MachineTemplates)
+	objects.Sort(s.ClusterAPI.ConfigTemplates)
 	s.ClusterAPI.HealthCheck = CheckOf(x.HealthChecks, &s.ClusterAPI, s.Pool)
 }
 

@@ -26,17 +26,13 @@ func (r *planner) assign(vm *VM, v *VMPlan) (*pool, *problem) {
 	}
 	v.Set = p.set.GetName()
 	if p.class != "" && objects.Find(r.state.MachineClasses, p.class) == nil {
-		return nil, &problem{
-			fmt.Sprintf("MachineClass %s of MachineSet %s does not exist", p.class, v.Set),
-			"create the class first: without it the VM can neither be seen nor deleted",
-		}
+		return nil, blocked(fmt.Sprintf("MachineClass %s of MachineSet %s does not exist", p.class, v.Set),
+			"create the class first: without it the VM can neither be seen nor deleted")
 	}
 	key := r.state.Namespace + "/" + p.class
 	if len(vm.Classes) > 0 && p.class != "" && !slices.Contains(vm.Classes, key) {
-		return nil, &problem{
-			fmt.Sprintf("MachineClass %s of MachineSet %s is not of the account that the VM is in", p.class, v.Set),
-			"name the right MachineSet with --set, or " + decideRemedy,
-		}
+		return nil, blocked(fmt.Sprintf("MachineClass %s of MachineSet %s is not of the account that the VM is in", p.class,
+			v.Set), "name the right MachineSet with --set, or "+decideRemedy)
 	}
 	return p, r.blockedPool(p, v)
 }
@@ -44,7 +40,7 @@ func (r *planner) assign(vm *VM, v *VMPlan) (*pool, *problem) {
 // blockedPool returns why no machine can be added to a pool now.
 func (r *planner) blockedPool(p *pool, v *VMPlan) *problem {
 	if p.deployment != nil && !p.deployment.GetDeletionTimestamp().IsZero() {
-		return &problem{"MachineDeployment " + p.deployment.GetName() + " is being deleted", decideRemedy}
+		return blocked("MachineDeployment "+p.deployment.GetName()+" is being deleted", decideRemedy)
 	}
 	if o := p.heldByOther(r.pools); o != nil {
 		return heldProblem(o)
@@ -58,22 +54,18 @@ func (r *planner) blockedPool(p *pool, v *VMPlan) *problem {
 		v.Notes = append(v.Notes, text)
 		return nil
 	}
-	return &problem{text, "set spec.paused of the MachineDeployment, or accept that with --accept-rollout"}
+	return blocked(text, "set spec.paused of the MachineDeployment, or accept that with --accept-rollout")
 }
 
 // heldProblem is that somebody else holds an object of a pool: nothing may be written to it,
 // and its controllers would never answer.
 func heldProblem(o client.Object) *problem {
 	if objects.IsNative(o) {
-		return &problem{
-			objects.Title(o) + " is held: it is moved to the other API",
-			"finish that or roll it back: kubectl mcm migrate status",
-		}
+		return blocked(objects.Title(o)+" is held: it is moved to the other API", "finish that or roll it back: "+
+			"kubectl mcm migrate status")
 	}
-	return &problem{
-		fmt.Sprintf("%s is paused by its annotation %s", objects.Title(o), HoldKey(o)),
-		"remove that annotation once its reason is gone",
-	}
+	return blocked(fmt.Sprintf("%s is paused by its annotation %s", objects.Title(o), HoldKey(o)),
+		"remove that annotation once its reason is gone")
 }
 
 // heldByOther returns an object of a pool, or of its deployment's other pools, that somebody
@@ -112,10 +104,8 @@ func (r *planner) poolOf(vm *VM, v *VMPlan) (*pool, *problem) {
 	case r.options.Set != "":
 		return r.chosenSet(vm, mine)
 	case len(named) > 1:
-		return nil, &problem{
-			fmt.Sprintf("its name fits MachineSets %s and %s", named[0].set.GetName(), named[1].set.GetName()),
-			"name the MachineSet with --set",
-		}
+		return nil, blocked(fmt.Sprintf("its name fits MachineSets %s and %s", named[0].set.GetName(),
+			named[1].set.GetName()), "name the MachineSet with --set")
 	}
 	if of := filter(mine, func(p *pool) bool { return p.deploymentNames(vm.Machine) }); len(of) > 0 {
 		p := current(r.pools, of[0])
@@ -143,33 +133,25 @@ func (r *planner) chosenSet(vm *VM, mine []*pool) (*pool, *problem) {
 			return p, nil
 		}
 	}
-	return nil, &problem{
-		fmt.Sprintf("MachineSet %s does not exist, or is not of the API or Cluster of VM %s", r.options.Set, vm.ID),
-		"name another one with --set",
-	}
+	return nil, blocked(fmt.Sprintf("MachineSet %s does not exist, or is not of the API or Cluster of VM %s",
+		r.options.Set, vm.ID), "name another one with --set")
 }
 
 // alone returns why a VM cannot get a Machine of its own; nil if it can.
 func (r *planner) alone(vm *VM) *problem {
 	if vm.API == migration.ClusterAPI {
-		return &problem{
-			"its name tells no MachineSet of its Cluster",
-			"restore the MachineDeployment and MachineSet, or name one with --set",
-		}
+		return blocked("its name tells no MachineSet of its Cluster", "restore the MachineDeployment and MachineSet, or "+
+			"name one with --set")
 	}
 	if r.options.Class == "" {
-		return &problem{
-			"its name tells no MachineSet",
-			"name one with --set, or the MachineClass of a Machine without one with --class",
-		}
+		return blocked("its name tells no MachineSet", "name one with --set, or the MachineClass of a Machine without "+
+			"one with --class")
 	}
 	key := r.state.Namespace + "/" + r.options.Class
 	if objects.Find(r.state.MachineClasses, r.options.Class) == nil ||
 		len(vm.Classes) > 0 && !slices.Contains(vm.Classes, key) {
-		return &problem{
-			"MachineClass " + r.options.Class + " does not exist, or is not of the account that the VM is in",
-			"name another one with --class",
-		}
+		return blocked("MachineClass "+r.options.Class+" does not exist, or is not of the account that the VM is in",
+			"name another one with --class")
 	}
 	return nil
 }
@@ -205,31 +187,29 @@ func identities(s *State) []identity {
 func (r *planner) existing(vm *VM) (bool, *problem) {
 	switch {
 	case vm.Machine == "":
-		return false, &problem{"it does not carry the name of a machine", decideRemedy}
+		return false, blocked("it does not carry the name of a machine", decideRemedy)
 	case vm.ProviderID == "":
-		return false, &problem{"its providerID is not listed", "wait for the manager to list it, or update the manager"}
+		return false, blocked("its providerID is not listed", "wait for the manager to list it, or update the manager")
 	}
 	all := identities(r.state)
 	if slices.ContainsFunc(all, func(m identity) bool { return m.has(vm) }) {
 		return true, nil
 	}
 	if i := slices.IndexFunc(all, func(m identity) bool { return m.related(vm) }); i >= 0 {
-		return false, &problem{all[i].kind + all[i].name + " exists, with another VM or none", decideRemedy}
+		return false, blocked(all[i].kind+all[i].name+" exists, with another VM or none", decideRemedy)
 	}
 	if why := r.withoutMCMMachine(vm); why != nil {
 		return false, why
 	}
 	if key := r.decided(vm); key != "" {
-		return false, &problem{
-			"a person has decided about it in the annotation " + key + " of a MachineClass",
-			"name it by its ID to recover it all the same",
-		}
+		return false, blocked("a person has decided about it in the annotation "+key+" of a MachineClass",
+			"name it by its ID to recover it all the same")
 	}
 	if why := r.sharesIdentity(vm); why != nil {
 		return false, why
 	}
 	if vm.Second {
-		return false, &problem{vm.Why, decideRemedy}
+		return false, blocked(vm.Why, decideRemedy)
 	}
 	return false, nil
 }
@@ -258,10 +238,8 @@ func (r *planner) withoutMCMMachine(vm *VM) *problem {
 	if vm.API != migration.ClusterAPI || m == nil || r.halfMade(vm) != nil {
 		return nil
 	}
-	return &problem{
-		"Machine " + m.Name + " exists, and its MCMMachine does not",
-		"delete the Machine, or restore the MCMMachine",
-	}
+	return blocked("Machine "+m.Name+" exists, and its MCMMachine does not", "delete the Machine, or restore the "+
+		"MCMMachine")
 }
 
 // halfMade returns the Machine that an interrupted recovery has created for the VM, and whose
@@ -298,10 +276,8 @@ func (r *planner) sharesIdentity(vm *VM) *problem {
 	if len(others) == 0 || nodes == 0 && r.lookUpNode(vm) != nil {
 		return nil
 	}
-	return &problem{
-		"VM " + join(others) + " has the same machine name or owner ID",
-		"find out which one serves, and approve or keep the other with kubectl mcm orphans",
-	}
+	return blocked("VM "+join(others)+" has the same machine name or owner ID", "find out which one serves, and "+
+		"approve or keep the other with kubectl mcm orphans")
 }
 
 // sameIdentity reports whether two VMs are of one machine.
@@ -325,10 +301,8 @@ func (r *planner) nodeOf(vm *VM, v *VMPlan) (*corev1.Node, *problem) {
 	node := r.lookUpNode(vm)
 	if node == nil {
 		if other := r.nodes[vm.Node]; other != nil {
-			return nil, &problem{
-				fmt.Sprintf("Node %s has providerID %s, which is another VM", other.Name, other.Spec.ProviderID),
-				"find out which VM runs, and delete the Node of the other",
-			}
+			return nil, blocked(fmt.Sprintf("Node %s has providerID %s, which is another VM", other.Name,
+				other.Spec.ProviderID), "find out which VM runs, and delete the Node of the other")
 		}
 		v.Node = vm.Node
 		v.Notes = append(v.Notes, "it has no Node: the machine is replaced if none joins within its creation timeout")
@@ -336,17 +310,13 @@ func (r *planner) nodeOf(vm *VM, v *VMPlan) (*corev1.Node, *problem) {
 	}
 	v.Node = node.Name
 	if !node.DeletionTimestamp.IsZero() {
-		return nil, &problem{
-			"Node " + node.Name + " is being deleted, and the machine would be deleted with it",
-			"remove the finalizers of the Node and restart its kubelet, or " + decideRemedy,
-		}
+		return nil, blocked("Node "+node.Name+" is being deleted, and the machine would be deleted with it",
+			"remove the finalizers of the Node and restart its kubelet, or "+decideRemedy)
 	}
 	for i := range r.state.Machines {
 		if m := &r.state.Machines[i]; m.Labels[machinev1.NodeLabel] == node.Name {
-			return nil, &problem{
-				"Machine " + m.Name + " has the Node " + node.Name,
-				"correct the label " + machinev1.NodeLabel + " of that Machine, or delete it",
-			}
+			return nil, blocked("Machine "+m.Name+" has the Node "+node.Name, "correct the label "+
+				machinev1.NodeLabel+" of that Machine, or delete it")
 		}
 	}
 	return node, nil

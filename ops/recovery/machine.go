@@ -52,29 +52,11 @@ func (r *planner) nativeMachine(vm *VM, p *pool, node *corev1.Node) *machinev1.M
 	}
 	if node != nil {
 		machinev1.SetLabel(m, machinev1.NodeLabel, node.Name)
-		m.Status = joined(vm.Machine, node)
+		m.Status = objects.Joined(vm.Machine, node)
 	} else if vm.Node != "" {
 		machinev1.SetLabel(m, machinev1.NodeLabel, vm.Node)
 	}
 	return m
-}
-
-// joined is the status of a Machine whose node has joined: its health is judged from here on.
-func joined(name string, node *corev1.Node) machinev1.MachineStatus {
-	since := node.CreationTimestamp
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			since = c.LastTransitionTime
-		}
-	}
-	return machinev1.MachineStatus{
-		Conditions: node.DeepCopy().Status.Conditions, NodeRef: &machinev1.NodeReference{Kind: "Node", Name: node.Name},
-		CurrentStatus: machinev1.CurrentStatus{Phase: machinev1.MachineRunning, LastUpdateTime: since},
-		LastOperation: machinev1.LastOperation{
-			Description: "Machine " + name + " successfully joined the cluster", State: machinev1.MachineStateSuccessful,
-			Type: machinev1.MachineOperationCreate, LastUpdateTime: since,
-		},
-	}
 }
 
 // bootDataSuffix is how the Secret that stands for a machine's boot data is called after
@@ -106,22 +88,20 @@ func (r *planner) clusterOf(vm *VM) string {
 func (r *planner) clusterObjects(vm *VM, p *pool, node *corev1.Node) ([]client.Object, *problem) {
 	if cluster := objects.Find(r.state.Clusters, p.cluster); cluster == nil ||
 		cluster.Spec.Paused != nil && *cluster.Spec.Paused {
-		return nil, &problem{"Cluster " + p.cluster + " is paused", "remove spec.paused of the Cluster"}
+		return nil, blocked("Cluster "+p.cluster+" is paused", "remove spec.paused of the Cluster")
 	}
 	set := p.set.(*clusterv1.MachineSet)
 	template := objects.Find(r.state.MachineTemplates, set.Spec.Template.Spec.InfrastructureRef.Name)
 	if template == nil {
-		return nil, &problem{
-			"MachineSet " + set.Name + " has no MCMMachineTemplate " + set.Spec.Template.Spec.InfrastructureRef.Name,
-			"restore the template first",
-		}
+		return nil, blocked("MachineSet "+set.Name+" has no MCMMachineTemplate "+
+			set.Spec.Template.Spec.InfrastructureRef.Name, "restore the template first")
 	}
 	providerID := vm.NodeProviderID
 	if node != nil && node.Spec.ProviderID != "" {
 		providerID = node.Spec.ProviderID
 	}
 	if providerID == "" {
-		return nil, &problem{"the cloud does not tell the providerID of its Node yet", "try again later"}
+		return nil, blocked("the cloud does not tell the providerID of its Node yet", "try again later")
 	}
 	machine := r.clusterMachine(vm, set, providerID, node)
 	return []client.Object{machine, bootData(machine), mcmMachine(vm, machine, template)}, nil

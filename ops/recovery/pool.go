@@ -51,11 +51,7 @@ func nativePools(s *State) []*pool {
 	for i := range s.Sets {
 		set := &s.Sets[i]
 		p := &pool{api: migration.Native, set: set, class: set.Spec.Template.Spec.Class.Name}
-		if ref := objects.ControllerOf(set, machinev1.MachineDeploymentKind); ref != nil {
-			if d := objects.Find(s.Deployments, ref.Name); d != nil {
-				p.deployment = d
-			}
-		}
+		p.deployment = deploymentOf(set, s.Deployments)
 		for j := range s.Machines {
 			m := &s.Machines[j]
 			if countsFor(m, set, set.Spec.Selector) && m.Status.CurrentStatus.Phase != machinev1.MachineTerminating &&
@@ -76,11 +72,7 @@ func clusterPools(s *State) []*pool {
 		if t := objects.Find(s.MachineTemplates, set.Spec.Template.Spec.InfrastructureRef.Name); t != nil {
 			p.class = t.Spec.Template.Spec.MachineClassRef.Name
 		}
-		if ref := objects.ControllerOf(set, machinev1.MachineDeploymentKind); ref != nil {
-			if d := objects.Find(s.ClusterDeployments, ref.Name); d != nil {
-				p.deployment = d
-			}
-		}
+		p.deployment = deploymentOf(set, s.ClusterDeployments)
 		for j := range s.ClusterMachines {
 			if m := &s.ClusterMachines[j]; countsFor(m, set, &set.Spec.Selector) {
 				p.machines = append(p.machines, m)
@@ -89,6 +81,16 @@ func clusterPools(s *State) []*pool {
 		out = append(out, p)
 	}
 	return out
+}
+
+// deploymentOf returns the MachineDeployment that controls a set; nil if it does not exist.
+func deploymentOf[T any, P objects.Object[T]](set client.Object, all []T) client.Object {
+	if ref := objects.ControllerOf(set, machinev1.MachineDeploymentKind); ref != nil {
+		if d := objects.Find[T, P](all, ref.Name); d != nil {
+			return d
+		}
+	}
+	return nil
 }
 
 // countsFor reports whether a machine counts as one of the set's: it is controlled by it, or

@@ -304,11 +304,9 @@ func ownerIDOf(o metav1.Object) string {
 func (c *toNative) machine(from *clusterv1.Machine) {
 	infra := c.infra[from.Spec.InfrastructureRef.Name]
 	if infra == nil || from.Spec.InfrastructureRef.Kind != objects.KindMCMMachine {
-		c.find(migration.Finding{
-			Level: migration.Blocked, Object: objects.Name(machinev1.MachineKind, from), Field: "spec.infrastructureRef",
-			Text:   "it has no MCMMachine, so its VM is not one of this provider",
-			Remedy: "delete the Machine, or move the others without its pool",
-		})
+		c.find(migration.Blocked.Finding(objects.Name(machinev1.MachineKind, from), "spec.infrastructureRef",
+			"it has no MCMMachine, so its VM is not one of this provider", "delete the Machine, or move the others without "+
+				"its pool"))
 		return
 	}
 	set := c.ClusterAPI.SetOf(from)
@@ -369,11 +367,9 @@ func (c *toNative) refresh(m *machinev1.Machine, from *clusterv1.Machine, infra 
 	case m.Spec.ProviderID == "":
 		c.name(m, infra)
 	case !objects.SameVM(m.Spec.ProviderID, infra.Spec.ProviderID):
-		c.find(migration.Finding{
-			Level: migration.Blocked, Object: objects.Name(machinev1.MachineKind, m), Field: "spec.providerID",
-			Text:   m.Spec.ProviderID + " is another VM than that of the MCMMachine, " + infra.Spec.ProviderID,
-			Remedy: "find out whose VM it is, and correct or delete the wrong object",
-		})
+		c.find(migration.Blocked.Finding(objects.Name(machinev1.MachineKind, m), "spec.providerID", m.Spec.ProviderID+
+			" is another VM than that of the MCMMachine, "+infra.Spec.ProviderID, "find out whose VM it is, and correct "+
+			"or delete the wrong object"))
 	}
 }
 
@@ -407,38 +403,18 @@ func (c *toNative) join(m *machinev1.Machine, s *machinev1.MachineSet) {
 // status is that of a Machine whose VM runs, and whose node has joined if there is
 // one: the native API goes on from there.
 func (c *toNative) status(infra *infrav1.MCMMachine) machinev1.MachineStatus {
-	out := machinev1.MachineStatus{
+	if known := c.nodes[infra.Spec.ProviderID]; known != nil {
+		return objects.Joined(infra.Name, known.Object)
+	}
+	return machinev1.MachineStatus{
 		CurrentStatus: machinev1.CurrentStatus{
-			Phase: machinev1.MachinePending, TimeoutActive: true,
-			LastUpdateTime: infra.CreationTimestamp,
+			Phase: machinev1.MachinePending, TimeoutActive: true, LastUpdateTime: infra.CreationTimestamp,
 		},
 		LastOperation: machinev1.LastOperation{
 			Description: "Creating machine on cloud provider", State: machinev1.MachineStateProcessing,
 			Type: machinev1.MachineOperationCreate, LastUpdateTime: infra.CreationTimestamp,
 		},
 	}
-	known := c.nodes[infra.Spec.ProviderID]
-	if known == nil {
-		return out
-	}
-	since := readySince(known.Object)
-	out.Conditions = known.Object.Status.Conditions
-	out.NodeRef = &machinev1.NodeReference{Kind: "Node", Name: known.Object.Name}
-	out.CurrentStatus = machinev1.CurrentStatus{Phase: machinev1.MachineRunning, LastUpdateTime: since}
-	out.LastOperation = machinev1.LastOperation{
-		Description: "Machine " + infra.Name + " successfully joined the cluster", State: machinev1.MachineStateSuccessful,
-		Type: machinev1.MachineOperationCreate, LastUpdateTime: since,
-	}
-	return out
-}
-
-func readySince(node *corev1.Node) metav1.Time {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.LastTransitionTime
-		}
-	}
-	return node.CreationTimestamp
 }
 
 // classOf is the class that a VM was made from.

@@ -196,8 +196,8 @@ var healthTable = []row[struct{}, *clusterv1.MachineHealthCheckSpec]{
 func (c *toNative) judgeHealth(object string) {
 	check := c.ClusterAPI.HealthCheck
 	if check == nil {
-		c.find(migration.Finding{Level: migration.Replaced, Object: object, Text: "it has no MachineHealthCheck; natively " +
-			"machines are replaced when the health or creation timeout has passed"})
+		c.find(migration.Replaced.Finding(object, "", "it has no MachineHealthCheck; natively machines are replaced when "+
+			"the health or creation timeout has passed", ""))
 		return
 	}
 	object = objects.Name(objects.KindHealthCheck, check)

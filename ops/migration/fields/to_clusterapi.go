@@ -47,7 +47,11 @@ func ToClusterAPI(s *migration.PoolState, o migration.Options) (migration.Cluste
 	}
 	c.healthCheck()
 	c.dropUnused()
-	c.sort()
+	objects.Sort(c.out.Sets)
+	objects.Sort(c.out.Machines)
+	objects.Sort(c.out.MCMMachines)
+	objects.Sort(c.out.MachineTemplates)
+	objects.Sort(c.out.ConfigTemplates)
 	return c.out, c.findings
 }
 
@@ -131,11 +135,8 @@ func (c *toClusterAPI) set(i int) {
 	s := &c.Native.Sets[i]
 	current := c.Native.CurrentSet() == i
 	if len(c.members[i]) == 0 && !current && c.Native.Deployment != nil {
-		c.find(migration.Finding{
-			Level: migration.Replaced, Object: objects.Name(machinev1.MachineSetKind, s),
-			Text: "an earlier revision without machines is not copied: Cluster API keeps none; to go back to it, name its " +
-				"MachineClass again",
-		})
+		c.find(migration.Replaced.Finding(objects.Name(machinev1.MachineSetKind, s), "", "an earlier revision without "+
+			"machines is not copied: Cluster API keeps none; to go back to it, name its MachineClass again", ""))
 		return
 	}
 	source, annotations := &s.Spec.Template, s.Annotations
@@ -260,19 +261,6 @@ func (c *toClusterAPI) clusterOwner() metav1.OwnerReference {
 		APIVersion: clusterv1.GroupVersion.String(), Kind: objects.KindCluster,
 		Name: c.options.Cluster,
 	}
-}
-
-// sort brings the lists into the order of their names.
-func (c *toClusterAPI) sort() {
-	slices.SortFunc(c.out.Sets, func(a, b clusterv1.MachineSet) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.out.Machines, func(a, b clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.out.MCMMachines, func(a, b infrav1.MCMMachine) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.out.MachineTemplates, func(a, b infrav1.MCMMachineTemplate) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
-	slices.SortFunc(c.out.ConfigTemplates, func(a, b bootstrapv1.MCMConfigTemplate) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
 }
 
 // hashOf is what tells a set's machines from those of its deployment's other sets.

@@ -3,6 +3,7 @@
 package objects
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,9 +18,22 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	corev1 "k8s.io/api/core/v1"
+
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
+
+// Object is what points at a T, which is a type of objects.
+type Object[T any] interface {
+	*T
+	client.Object
+}
+
+// Sort brings objects into the order of their names.
+func Sort[T any, P Object[T]](list []T) {
+	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(P(&a).GetName(), P(&b).GetName()) })
+}
 
 // Merge returns a copy of all with the entries of each of more.
 func Merge(all map[string]string, more ...map[string]string) map[string]string {
@@ -86,10 +100,7 @@ func ControllerOf(o metav1.Object, kind string) *metav1.OwnerReference {
 func Keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Find returns the element of that name; nil if there is none.
-func Find[T any, P interface {
-	*T
-	metav1.Object
-}](list []T, name string) P {
+func Find[T any, P Object[T]](list []T, name string) P {
 	for i := range list {
 		if P(&list[i]).GetName() == name {
 			return &list[i]
@@ -99,10 +110,7 @@ func Find[T any, P interface {
 }
 
 // Pointers returns the elements as objects.
-func Pointers[T any, P interface {
-	*T
-	client.Object
-}](list []T) []client.Object {
+func Pointers[T any, P Object[T]](list []T) []client.Object {
 	out := make([]client.Object, 0, len(list))
 	for i := range list {
 		out = append(out, P(&list[i]))
@@ -110,19 +118,8 @@ func Pointers[T any, P interface {
 	return out
 }
 
-// Contains reports whether an element has that name.
-func Contains[T any, P interface {
-	*T
-	client.Object
-}](list []T, name string) bool {
-	return Find[T, P](list, name) != nil
-}
-
 // Names are the names of objects.
-func Names[T any, P interface {
-	*T
-	GetName() string
-}](list []T) map[string]bool {
+func Names[T any, P Object[T]](list []T) map[string]bool {
 	out := map[string]bool{}
 	for i := range list {
 		out[P(&list[i]).GetName()] = true
@@ -137,10 +134,7 @@ func Related(o, native metav1.Object, kind string) bool {
 }
 
 // ByName are objects by their names.
-func ByName[T any, P interface {
-	*T
-	metav1.Object
-}](list []T) map[string]metav1.Object {
+func ByName[T any, P Object[T]](list []T) map[string]metav1.Object {
 	out := map[string]metav1.Object{}
 	for i := range list {
 		out[P(&list[i]).GetName()] = P(&list[i])
@@ -267,4 +261,22 @@ func List(objects []client.Object) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
+}
+
+// Joined is the status of a native Machine whose node has joined: its health is judged from here on.
+func Joined(machine string, node *corev1.Node) machinev1.MachineStatus {
+	since := node.CreationTimestamp
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			since = c.LastTransitionTime
+		}
+	}
+	return machinev1.MachineStatus{
+		Conditions: node.DeepCopy().Status.Conditions, NodeRef: &machinev1.NodeReference{Kind: "Node", Name: node.Name},
+		CurrentStatus: machinev1.CurrentStatus{Phase: machinev1.MachineRunning, LastUpdateTime: since},
+		LastOperation: machinev1.LastOperation{
+			Description: "Machine " + machine + " successfully joined the cluster", State: machinev1.MachineStateSuccessful,
+			Type: machinev1.MachineOperationCreate, LastUpdateTime: since,
+		},
+	}
 }

@@ -165,10 +165,7 @@ func (p *planner) clusterDeployment(object string, d *clusterv1.MachineDeploymen
 }
 
 // setsOf are the names of the sets of machines; empty for one without a set.
-func setsOf[M, S any, P interface {
-	*S
-	metav1.Object
-}](machines []M, sets []S, setOf func(*M) int) (names []string) {
+func setsOf[M, S any, P objects.Object[S]](machines []M, sets []S, setOf func(*M) int) (names []string) {
 	for i := range machines {
 		names = append(names, nameAt[S, P](sets, setOf(&machines[i])))
 	}
@@ -176,10 +173,7 @@ func setsOf[M, S any, P interface {
 }
 
 // nameAt is the name of one of many; empty for -1.
-func nameAt[T any, P interface {
-	*T
-	metav1.Object
-}](list []T, at int) string {
+func nameAt[T any, P objects.Object[T]](list []T, at int) string {
 	if at < 0 {
 		return ""
 	}
@@ -295,10 +289,7 @@ func (p *planner) createsOfClusterAPI(want *migration.ClusterAPIObjects) {
 }
 
 // creates notes objects that would be made.
-func creates[T any, P interface {
-	*T
-	GetName() string
-}](p *planner, kind string, want []T, have map[string]bool) {
+func creates[T any, P objects.Object[T]](p *planner, kind string, want []T, have map[string]bool) {
 	var names []string
 	for i := range want {
 		if name := P(&want[i]).GetName(); !have[name] {

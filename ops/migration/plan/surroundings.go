@@ -233,10 +233,9 @@ func (p *planner) nativeNames(want *migration.NativeObjects) {
 
 // taken says which objects, called kind, have a name of the pool's own objects without being their copies.
 // own is the kind that annotations of copies name.
-func taken[T any, P interface {
-	*T
-	metav1.Object
-}](around []T, ours map[string]metav1.Object, own, kind string, say func(string, metav1.Object)) {
+func taken[T any, P objects.Object[T]](around []T, ours map[string]metav1.Object, own, kind string,
+	say func(string, metav1.Object),
+) {
 	for i := range around {
 		o := P(&around[i])
 		if mine := ours[o.GetName()]; mine != nil && !objects.Related(o, mine, own) {

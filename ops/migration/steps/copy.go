@@ -208,10 +208,8 @@ func staleCopies(s *migration.PoolState, want *migration.ClusterAPIObjects) []cl
 
 // write makes what is missing of want, once owner says who owns it, and has change bring the others up to
 // date; nil leaves them as they are. It reports whether it has written anything.
-func write[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, e *Engine, want, have []T, owner func(P) (ref *metav1.OwnerReference, there bool),
+func write[T any, P objects.Object[T]](ctx context.Context, e *Engine, want, have []T,
+	owner func(P) (ref *metav1.OwnerReference, there bool),
 	change func(changed, want P, owner *metav1.OwnerReference),
 ) (wrote bool, err error) {
 	for i := range want {
@@ -247,10 +245,7 @@ func one[T any](o *T) []T {
 
 // ownerAmong is the reference to the set that an object is to belong to: the one with the name that its own
 // owner reference gives. nil if there is none.
-func ownerAmong[T any, P interface {
-	*T
-	client.Object
-}](sets []T, o client.Object) *metav1.OwnerReference {
+func ownerAmong[T any, P objects.Object[T]](sets []T, o client.Object) *metav1.OwnerReference {
 	for _, ref := range o.GetOwnerReferences() {
 		if set := objects.Find[T, P](sets, ref.Name); set != nil && ref.Kind == machinev1.MachineSetKind {
 			return refTo(set, true)

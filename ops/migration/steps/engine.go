@@ -9,9 +9,7 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +23,7 @@ const (
 	defaultTimeout = 10 * time.Minute // for one thing to happen
 )
 
-// Deps are what an Engine needs; all are required but Events and Progress.
+// Deps are what an Engine needs; all are required but Emit and Progress.
 type Deps struct {
 	// Control is the cluster with the objects of both APIs. It reads from the API server.
 	Control client.Client
@@ -38,8 +36,8 @@ type Deps struct {
 	Name func() string
 	// Identity names who runs the command, e.g. the host, in the Lease of a pool.
 	Identity string
-	// Events records an Event for each step, on the head of the pool; nil records none.
-	Events record.EventRecorder
+	// Emit writes an Event for each step, on the heads of the pool; nil writes none.
+	Emit func(about client.Object, reason, message string)
 	// Progress is told what is done and waited for; nil is not.
 	Progress func(Progress)
 }
@@ -443,16 +441,9 @@ func (e *Engine) readFor(ctx context.Context, r *migration.Record) (*migration.P
 
 // emitEvent tells of a phase on the heads of both APIs.
 func (e *Engine) emitEvent(m *move, s *migration.PoolState) {
-	if e.Events == nil {
-		return
-	}
 	for _, d := range []migration.API{migration.Native, migration.ClusterAPI} {
-		for _, tier := range s.Tiers(d) {
-			if len(tier) > 0 {
-				e.Events.Eventf(tier[0], corev1.EventTypeNormal, "Migration"+string(m.Phase), "Migration to %s: %s", m.To.Title(),
-					m.Phase)
-				break
-			}
+		if head := s.Head(d); e.Emit != nil && head != nil {
+			e.Emit(head, "Migration"+string(m.Phase), fmt.Sprintf("Migration to %s: %s", m.To.Title(), m.Phase))
 		}
 	}
 }

@@ -118,11 +118,9 @@ func enforced(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.Validatin
 
 // takeoverSecretTypes is about what a stolen token of the manager gives away in the cluster with the nodes.
 func takeoverSecretTypes(s SecretTypes) []migration.Finding {
-	f := migration.Finding{
-		Level: migration.Advised, Object: "ValidatingAdmissionPolicy " + secretPolicies[0],
-		Remedy: "apply target-cluster-components.yaml of the release in the cluster with the nodes; if the account of " +
-			"--target-kubeconfig is another than those that it names, add that one",
-	}
+	f := migration.Advised.Finding("ValidatingAdmissionPolicy "+secretPolicies[0], "", "",
+		"apply target-cluster-components.yaml of the release in the cluster with the nodes; if the account of "+
+			"--target-kubeconfig is another than those that it names, add that one")
 	switch {
 	case !s.asked:
 		return nil

@@ -223,10 +223,7 @@ func pending(s *recovery.State, o client.Object) string {
 }
 
 // pendingSets waits for the sets of a deployment to have counted their machines.
-func pendingSets[T any, P interface {
-	*T
-	client.Object
-}](sets []T, deployment client.Object, counted func(P) bool) string {
+func pendingSets[T any, P objects.Object[T]](sets []T, deployment client.Object, counted func(P) bool) string {
 	for i := range sets {
 		set := P(&sets[i])
 		if controls(deployment, set) && set.GetDeletionTimestamp().IsZero() && !counted(set) {
@@ -296,37 +293,34 @@ func pendingNodes(s *recovery.State, set *clusterv1.MachineSet) string {
 
 // counted reports whether the status of a set is that of its machines.
 func counted(s *recovery.State, set *machinev1.MachineSet) bool {
-	all, available := int32(0), int32(0)
-	for i := range s.Machines {
-		m := &s.Machines[i]
-		if !controls(set, m) {
-			continue
-		}
-		all++
-		switch m.Status.CurrentStatus.Phase {
-		case machinev1.MachineRunning, machinev1.MachineAvailable:
-			available++
-		}
-	}
+	all, available := count(set, s.Machines, func(m *machinev1.Machine) bool {
+		phase := m.Status.CurrentStatus.Phase
+		return phase == machinev1.MachineRunning || phase == machinev1.MachineAvailable
+	})
 	return set.Status.ObservedGeneration >= set.Generation && set.Status.Replicas >= all &&
 		set.Status.AvailableReplicas >= available
 }
 
 // countedByCluster is the same for a set of Cluster API.
 func countedByCluster(s *recovery.State, set *clusterv1.MachineSet) bool {
-	all, available := int32(0), int32(0)
-	for i := range s.ClusterMachines {
-		m := &s.ClusterMachines[i]
-		if !controls(set, m) {
-			continue
-		}
-		all++
-		for _, c := range m.Status.Conditions {
-			if c.Type == clusterv1.MachineAvailableCondition && c.Status == metav1.ConditionTrue {
+	all, available := count(set, s.ClusterMachines, func(m *clusterv1.Machine) bool {
+		return meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition)
+	})
+	return set.Status.ObservedGeneration >= set.Generation && ptr.Deref(set.Status.Replicas, 0) >= all &&
+		ptr.Deref(set.Status.AvailableReplicas, 0) >= available
+}
+
+// count counts the machines that a set controls, and those of them that are available.
+func count[T any, P objects.Object[T]](set client.Object, machines []T,
+	isAvailable func(P) bool,
+) (all, available int32) {
+	for i := range machines {
+		if m := P(&machines[i]); controls(set, m) {
+			all++
+			if isAvailable(m) {
 				available++
 			}
 		}
 	}
-	return set.Status.ObservedGeneration >= set.Generation && ptr.Deref(set.Status.Replicas, 0) >= all &&
-		ptr.Deref(set.Status.AvailableReplicas, 0) >= available
+	return all, available
 }

@@ -2,9 +2,13 @@ package explain
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+
+	"sigs.k8s.io/yaml"
 )
 
 // preface is what docs/troubleshooting.md begins with.
@@ -132,4 +136,43 @@ func eventTables() string {
 		}
 	}
 	return eventsPreface + wrong.String() + normalEvents + normal.String()
+}
+
+// reasonRows returns the table, in the order of the file.
+func reasonRows() []reasonRow {
+	rows, err := table()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(rows)
+}
+
+//go:embed events.yaml
+var eventsFile []byte
+
+// eventRow is what the reason of an Event means that is not a condition's. See events.yaml.
+type eventRow struct {
+	Event   string `json:"event"`
+	Warning bool   `json:"warning,omitempty"` // something is wrong
+	Meaning string `json:"meaning"`
+	Remedy  string `json:"remedy,omitempty"`
+	About   string `json:"about"`
+}
+
+// eventTable is read once. A test proves that the embedded file is valid.
+var eventTable = sync.OnceValues(func() ([]eventRow, error) {
+	var rows []eventRow
+	if err := yaml.UnmarshalStrict(eventsFile, &rows); err != nil {
+		return nil, fmt.Errorf("read events.yaml: %w", err)
+	}
+	return rows, nil
+})
+
+// eventRows returns the table, in the order of the file.
+func eventRows() []eventRow {
+	rows, err := eventTable()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(rows)
 }
