@@ -70,7 +70,8 @@ func (s Source) Objects(ctx context.Context) (*Objects, *explain.Facts, error) {
 	s.nodes(ctx, f)
 	o.Nodes = f.Nodes
 	if s.Events {
-		optional(ctx, f, "Events", s.Control, &corev1.EventList{}, &f.Events, client.InNamespace(s.Namespace))
+		err := pages(ctx, s.Control, &corev1.EventList{}, &f.Events, client.InNamespace(s.Namespace))
+		unread(f, "Events", err)
 	}
 	s.consoles(ctx, f)
 	if s.Joining && f.TargetError == "" {
@@ -102,12 +103,10 @@ func add[T any](all *[]*explain.Object, items []T, of func(*T) *explain.Object) 
 	}
 }
 
-// optional reads what an explanation can do without.
-func optional(ctx context.Context, f *explain.Facts, name string, from client.Reader, list client.ObjectList, into any,
-	opts ...client.ListOption,
-) {
-	if err := pages(ctx, from, list, into, opts...); err != nil {
-		f.Unread = append(f.Unread, fmt.Sprintf("%s: %v", name, err))
+// unread notes what could not be read and an explanation can do without.
+func unread(f *explain.Facts, what string, err error) {
+	if err != nil {
+		f.Unread = append(f.Unread, fmt.Sprintf("%s: %v", what, err))
 	}
 }
 
@@ -139,7 +138,8 @@ const maxTokens = 10
 // joining reads what tells why nodes do not join: requests for certificates, and the
 // expiration of bootstrap tokens, which a reader needs a right of its own for.
 func (s Source) joining(ctx context.Context, f *explain.Facts) {
-	optional(ctx, f, "CertificateSigningRequests", s.Target, &certificatesv1.CertificateSigningRequestList{}, &f.Requests)
+	unread(f, "CertificateSigningRequests",
+		pages(ctx, s.Target, &certificatesv1.CertificateSigningRequestList{}, &f.Requests))
 	if s.NoSecrets {
 		return
 	}

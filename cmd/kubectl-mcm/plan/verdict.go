@@ -406,7 +406,7 @@ func (v *verdict) capiClass(ctx context.Context, after *clusterv1.MachineDeploym
 		return
 	}
 	key := client.ObjectKey{Namespace: after.Namespace, Name: ref.Name}
-	template := v.planner.machines[key]
+	template := v.machines[key]
 	if template == nil {
 		template = &infrav1.MCMMachineTemplate{}
 		err := v.api.Get(ctx, key, template)
