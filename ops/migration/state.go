@@ -1,7 +1,11 @@
 package migration
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -151,4 +155,136 @@ func (s *PoolState) Generation(d API) int64 {
 		return head.GetGeneration()
 	}
 	return 0
+}
+
+// SameClusterAPITemplate is what Cluster API compares: version, bootstrap, infrastructure
+// and failure domain. It changes the rest in place (core mdutil.MachineTemplateUpToDate).
+func SameClusterAPITemplate(a, b *clusterv1.MachineSpec) bool {
+	return a.Version == b.Version && a.FailureDomain == b.FailureDomain && a.InfrastructureRef == b.InfrastructureRef &&
+		equality.Semantic.DeepEqual(a.Bootstrap, b.Bootstrap)
+}
+
+// CurrentSet returns the index of the native set that has the deployment's
+// template, the oldest if several have it; -1 if none has, or there is no deployment.
+func (n *NativeObjects) CurrentSet() int {
+	if n.Deployment == nil {
+		return -1
+	}
+	return n.OldestSetLike(&n.Deployment.Spec.Template)
+}
+
+// OldestSetLike returns the index of the set that the native API takes for one of
+// the template: the oldest that has it and is not being deleted; -1 if there is none.
+// A set that has yet to be created is the youngest.
+func (n *NativeObjects) OldestSetLike(template *machinev1.MachineTemplateSpec) int {
+	found := -1
+	for i := range n.Sets {
+		s := &n.Sets[i]
+		if !s.DeletionTimestamp.IsZero() || !machinev1.SameTemplate(template, &s.Spec.Template) {
+			continue
+		}
+		if found < 0 || !s.CreationTimestamp.IsZero() &&
+			s.CreationTimestamp.Time.Before(n.Sets[found].CreationTimestamp.Time) {
+			found = i
+		}
+	}
+	return found
+}
+
+// CurrentSet is that of Cluster API: of several sets with the deployment's
+// template, it goes on with the one that has most replicas, then with the oldest.
+func (c *ClusterAPIObjects) CurrentSet() int {
+	found := -1
+	if c.Deployment == nil {
+		return found
+	}
+	for i := range c.Sets {
+		s := &c.Sets[i]
+		if !s.DeletionTimestamp.IsZero() || !SameClusterAPITemplate(&c.Deployment.Spec.Template.Spec, &s.Spec.Template.Spec) {
+			continue
+		}
+		if found < 0 || better(s, &c.Sets[found]) {
+			found = i
+		}
+	}
+	return found
+}
+
+func better(a, b *clusterv1.MachineSet) bool {
+	if left, right := objects.Value(a.Spec.Replicas), objects.Value(b.Spec.Replicas); left != right {
+		return left > right
+	}
+	return a.CreationTimestamp.Time.Before(b.CreationTimestamp.Time)
+}
+
+// SetOf returns the index of the set that owns the machine; -1 if none does. The
+// owner's UID decides, where it has one.
+func (n *NativeObjects) SetOf(m *machinev1.Machine) int {
+	return setOf(objects.Pointers(n.Sets), m)
+}
+
+// SetOf returns the index of the set that owns the machine; -1 if none does.
+func (c *ClusterAPIObjects) SetOf(m *clusterv1.Machine) int {
+	return setOf(objects.Pointers(c.Sets), m)
+}
+
+func setOf(sets []client.Object, m metav1.Object) int {
+	owner := objects.ControllerOf(m, machinev1.MachineSetKind)
+	if owner == nil {
+		return -1
+	}
+	return slices.IndexFunc(sets, func(s client.Object) bool {
+		return owned(owner, s.GetUID() != "", string(s.GetUID()), s.GetName())
+	})
+}
+
+func owned(owner *metav1.OwnerReference, known bool, uid, name string) bool {
+	if known && owner.UID != "" {
+		return string(owner.UID) == uid
+	}
+	return owner.Name == name
+}
+
+// CheckOf is the MachineHealthCheck of the pool's name, else the first that selects
+// its machines; nil if none does.
+func CheckOf(checks []clusterv1.MachineHealthCheck, c *ClusterAPIObjects, p Pool) *clusterv1.MachineHealthCheck {
+	var found *clusterv1.MachineHealthCheck
+	for i := range checks {
+		check := &checks[i]
+		if check.Spec.ClusterName != c.ClusterName() || !objects.Selects(&check.Spec.Selector, c.machineLabels()) {
+			continue
+		}
+		if check.Name == p.Name {
+			return check
+		}
+		if found == nil || check.Name < found.Name {
+			found = check
+		}
+	}
+	return found
+}
+
+// OwnCheck is the pool's MachineHealthCheck if it is for this pool alone: one that
+// decides for others, too, outlives it. nil if there is none.
+func (s *PoolState) OwnCheck() *clusterv1.MachineHealthCheck {
+	check := s.ClusterAPI.HealthCheck
+	if check == nil || !s.Pool.owns(check) {
+		return nil
+	}
+	return check
+}
+
+// owns reports whether a MachineHealthCheck was made for the pool, or asks for its name.
+func (p Pool) owns(check *clusterv1.MachineHealthCheck) bool {
+	asked := check.Spec.Selector.MatchLabels
+	switch p.Kind {
+	case KindDeployment:
+		return objects.CopiedFrom(check, machinev1.MachineDeploymentKind) == p.Name ||
+			asked[clusterv1.MachineDeploymentNameLabel] == p.Name
+	case KindSet:
+		return objects.CopiedFrom(check, machinev1.MachineSetKind) == p.Name ||
+			asked[clusterv1.MachineSetNameLabel] == format.MustFormatValue(p.Name)
+	case KindMachine:
+	}
+	return false
 }

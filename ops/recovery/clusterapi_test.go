@@ -30,7 +30,7 @@ func TestClusterAPI(t *testing.T) {
 	if m.Spec.ProviderID != "sim:///zone/vm-pool-bcdfg-bbbbb" || m.Spec.InfrastructureRef.Name != infra.Name ||
 		*m.Spec.Bootstrap.DataSecretName != secret.Name || m.Spec.Bootstrap.ConfigRef.IsDefined() ||
 		m.Spec.Version != "v1.36.3" || m.Labels[clusterv1.MachineDeploymentNameLabel] != "pool" ||
-		!metav1.IsControlledBy(m, &s.Cluster.Sets[0]) {
+		!metav1.IsControlledBy(m, &s.ClusterSets[0]) {
 		t.Errorf("the Machine is %+v", m)
 	}
 	if machinev1.OwnerID(infra) != "owner-of-pool-bcdfg-bbbbb" || infra.Spec.ProviderID != m.Spec.ProviderID ||
@@ -65,11 +65,11 @@ func TestClusterAPIAssign(t *testing.T) {
 		},
 		"Paused": {
 			reason: "Nobody looks at the new objects.", verdict: Blocked, blocked: "is paused",
-			change: func(s *State) { s.Cluster.Clusters[0].Spec.Paused = new(true) },
+			change: func(s *State) { s.Clusters[0].Spec.Paused = new(true) },
 		},
 		"NoTemplate": {
 			reason: "The class comes from the template.", verdict: Blocked, blocked: "has no MCMMachineTemplate",
-			change: func(s *State) { s.Cluster.Templates = nil },
+			change: func(s *State) { s.MachineTemplates = nil },
 		},
 		"NoProviderID": {
 			reason: "Cluster API finds the Node by it.", verdict: Blocked, blocked: "does not tell the providerID",
@@ -85,7 +85,7 @@ func TestClusterAPIAssign(t *testing.T) {
 			change: func(s *State) {
 				m := fixture.MCMMachine("pool-bcdfg-bbbbb", "c", class)
 				m.Spec.ProviderID = "sim:///zone/vm-pool-bcdfg-bbbbb"
-				s.Cluster.MCMMachines = append(s.Cluster.MCMMachines, *m)
+				s.MCMMachines = append(s.MCMMachines, *m)
 			},
 		},
 	}

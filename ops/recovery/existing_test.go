@@ -38,7 +38,7 @@ func TestTwoVMsOfOneMachine(t *testing.T) {
 			reason: "The other one is going to be removed.", first: Recover, other: Blocked,
 			change: func(s *State) {
 				s.addNode("node-x", "sim:///zone/vm-x")
-				machinev1.SetAnnotation(&s.Classes[0], machinev1.ApprovedOrphansAnnotation, "vm-x")
+				machinev1.SetAnnotation(&s.MachineClasses[0], machinev1.ApprovedOrphansAnnotation, "vm-x")
 			},
 		},
 	}

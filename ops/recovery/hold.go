@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -48,17 +45,7 @@ func Answered(o client.Object) bool {
 		return machinev1.HoldAnswered(o)
 	}
 	_, asked := o.GetAnnotations()[clusterv1.PausedAnnotation]
-	return asked && Paused(o)
-}
-
-// Paused reports whether an object of Cluster API has the condition Paused.
-func Paused(o client.Object) bool {
-	getter, ok := o.(conditions.Getter)
-	if !ok {
-		return false
-	}
-	c := meta.FindStatusCondition(getter.GetConditions(), clusterv1.PausedCondition)
-	return c != nil && c.Status == metav1.ConditionTrue
+	return asked && objects.Paused(o)
 }
 
 // Family names what is released together with o: the MachineDeployment, its MachineSets and

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/objects"
 )
 
 // Options are what a person decides.
@@ -155,6 +156,8 @@ func (r *planner) find(api migration.API, set string) *pool {
 // problem is why a VM is blocked, and what to do first.
 type problem struct{ reason, remedy string }
 
+func blocked(reason, remedy string) *problem { return &problem{reason, remedy} }
+
 // plan plans one VM.
 func (r *planner) plan(vm *VM) VMPlan {
 	v := VMPlan{ID: vm.ID, Machine: vm.Machine, API: vm.API, Verdict: Blocked}
@@ -192,31 +195,9 @@ func (r *planner) build(vm *VM, p *pool, node *corev1.Node) ([]client.Object, *p
 
 // held returns the objects that a recovery holds, machines first.
 func held(s *State) []client.Object {
-	var out []client.Object
-	keep := func(o client.Object) {
-		if Held(o) {
-			out = append(out, o)
-		}
-	}
-	for i := range s.Native.Machines {
-		keep(&s.Native.Machines[i])
-	}
-	for i := range s.Cluster.Machines {
-		keep(&s.Cluster.Machines[i])
-	}
-	for i := range s.Native.Sets {
-		keep(&s.Native.Sets[i])
-	}
-	for i := range s.Cluster.Sets {
-		keep(&s.Cluster.Sets[i])
-	}
-	for i := range s.Native.Deployments {
-		keep(&s.Native.Deployments[i])
-	}
-	for i := range s.Cluster.Deployments {
-		keep(&s.Cluster.Deployments[i])
-	}
-	return out
+	all := slices.Concat(objects.Pointers(s.Machines), objects.Pointers(s.ClusterMachines), objects.Pointers(s.Sets),
+		objects.Pointers(s.ClusterSets), objects.Pointers(s.Deployments), objects.Pointers(s.ClusterDeployments))
+	return slices.DeleteFunc(all, func(o client.Object) bool { return !Held(o) })
 }
 
 // join joins names for a person.

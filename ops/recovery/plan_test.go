@@ -74,7 +74,7 @@ func TestAssign(t *testing.T) {
 		},
 		"ClassIsGone": {
 			reason: "The class of the set was deleted.",
-			change: func(s *State) { s.Classes[0].Name = "renamed" }, set: "pool-bcdfg",
+			change: func(s *State) { s.MachineClasses[0].Name = "renamed" }, set: "pool-bcdfg",
 			verdict: Blocked, blocked: "MachineClass class of MachineSet pool-bcdfg does not exist",
 		},
 		"OtherAccount": {
@@ -94,35 +94,35 @@ func TestAssign(t *testing.T) {
 			reason: "A paused deployment replaces nothing.", set: "pool-bcdfg", verdict: Recover,
 			change: func(s *State) {
 				newerSet(s)
-				s.Native.Deployments[0].Spec.Paused = true
+				s.Deployments[0].Spec.Paused = true
 			},
 		},
 		"Migrated": {
 			reason: "Two commands must not work on one pool.", set: "pool-bcdfg", verdict: Blocked, blocked: "is moved to",
 			change: func(s *State) {
-				machinev1.SetAnnotation(&s.Native.Deployments[0], machinev1.MigrationHoldAnnotation, "m")
+				machinev1.SetAnnotation(&s.Deployments[0], machinev1.MigrationHoldAnnotation, "m")
 			},
 		},
 		"HasMachine": {
 			reason: "The list is older than the Machine.", verdict: Recovered,
 			change: func(s *State) {
-				s.Native.Machines = append(s.Native.Machines, *machineOf(&s.Native.Sets[0], 1))
+				s.Machines = append(s.Machines, *machineOf(&s.Sets[0], 1))
 			},
 		},
 		"MachineFindsIt": {
 			reason: "A Machine with the owner id of the VM, and none yet, gets that VM.", verdict: Recovered,
 			change: func(s *State) {
-				m := machineOf(&s.Native.Sets[0], 1)
+				m := machineOf(&s.Sets[0], 1)
 				m.Spec.ProviderID = ""
-				s.Native.Machines = append(s.Native.Machines, *m)
+				s.Machines = append(s.Machines, *m)
 			},
 		},
 		"NameIsTaken": {
 			reason: "Two VMs claim one Machine.", verdict: Blocked, blocked: "exists, with another VM",
 			change: func(s *State) {
-				m := machineOf(&s.Native.Sets[0], 1)
+				m := machineOf(&s.Sets[0], 1)
 				m.Spec.ProviderID = "sim:///region/vm-99"
-				s.Native.Machines = append(s.Native.Machines, *m)
+				s.Machines = append(s.Machines, *m)
 			},
 		},
 		"NodeOfAnotherVM": {
@@ -132,7 +132,7 @@ func TestAssign(t *testing.T) {
 		},
 		"NodeOfAnotherMachine": {
 			reason: "A Node belongs to one Machine.", set: "pool-bcdfg",
-			change:  func(s *State) { s.Native.Machines[0].Labels[machinev1.NodeLabel] = "node-1" },
+			change:  func(s *State) { s.Machines[0].Labels[machinev1.NodeLabel] = "node-1" },
 			verdict: Blocked, blocked: "has the Node node-1",
 		},
 		"NodeGoing": {
@@ -180,8 +180,8 @@ func TestAssign(t *testing.T) {
 
 // renew gives the restored set another UID, and the Machines too.
 func renew(s *State, uid types.UID) {
-	s.Native.Sets[0].UID = uid
-	s.Native.Machines[0].OwnerReferences[0].UID = uid
+	s.Sets[0].UID = uid
+	s.Machines[0].OwnerReferences[0].UID = uid
 	for i := range s.Listings[0].Orphans {
 		// Names follow from the UID, so what the set had given are foreign ones now.
 		s.Listings[0].Orphans[i].Machine = "pool-bcdfg-22222"
@@ -190,19 +190,19 @@ func renew(s *State, uid types.UID) {
 
 // newerSet adds a set with the current template of the deployment.
 func newerSet(s *State) {
-	s.Native.Sets = append(s.Native.Sets, *setOf(&s.Native.Deployments[0], "pool-hjklm", "2", 0))
+	s.Sets = append(s.Sets, *setOf(&s.Deployments[0], "pool-hjklm", "2", 0))
 }
 
 // TestMachine: the new Machine has all that its controllers know the VM by.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	s := restored()
-	s.Native.Sets[0].Spec.Template.Annotations = map[string]string{"of": "template"}
+	s.Sets[0].Spec.Template.Annotations = map[string]string{"of": "template"}
 	s.lose(t, 1)
 	fixture.NodeCondition(corev1.NodeReady, corev1.ConditionTrue)(&s.Nodes[1])
 	p := Of(s, Options{})
 	m := p.VMs[0].Objects[0].(*machinev1.Machine)
-	set := &s.Native.Sets[0]
+	set := &s.Sets[0]
 	names := naming.NewNames(set)
 	if m.Name != names.Name(1) || machinev1.OwnerID(m) != names.OwnerID(1) || m.Spec.ProviderID != "sim:///region/vm-1" ||
 		!metav1.IsControlledBy(m, set) || m.Labels[machinev1.NodeLabel] != "node-1" ||
@@ -221,7 +221,7 @@ func TestMachine(t *testing.T) {
 func TestMachineWithNodeForm(t *testing.T) {
 	t.Parallel()
 	s := restored()
-	machinev1.SetAnnotation(&s.Native.Sets[0], machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
+	machinev1.SetAnnotation(&s.Sets[0], machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
 	s.lose(t, 1)
 	p := Of(s, Options{})
 	m := p.VMs[0].Objects[0].(*machinev1.Machine)
@@ -238,7 +238,7 @@ func TestChosen(t *testing.T) {
 	for i := range int64(3) {
 		s.lose(t, i+1)
 	}
-	o := Options{VMs: []string{"vm-1", naming.NewNames(&s.Native.Sets[0]).Name(3), "vm-x"}}
+	o := Options{VMs: []string{"vm-1", naming.NewNames(&s.Sets[0]).Name(3), "vm-x"}}
 	p := Of(s, o)
 	if len(p.VMs) != 2 || p.VMs[0].ID != "vm-1" || p.VMs[1].ID != "vm-3" || p.Pools[0].Recovered != 2 {
 		t.Errorf("the plan has %+v", p.VMs)

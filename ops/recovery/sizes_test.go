@@ -31,40 +31,40 @@ func TestSizes(t *testing.T) {
 		},
 		"HasRoom": {
 			reason: "The backup has the size, and not the machines.", lost: 2,
-			change: func(s *State) { s.Native.Sets[0].Spec.Replicas, s.Native.Deployments[0].Spec.Replicas = 3, 3 },
+			change: func(s *State) { s.Sets[0].Spec.Replicas, s.Deployments[0].Spec.Replicas = 3, 3 },
 		},
 		"GoingDoesNotCount": {
 			reason: "A machine that is being deleted needs no replica.", lost: 1,
-			change: func(s *State) { s.Native.Machines[0].DeletionTimestamp = new(metav1.Now()) },
+			change: func(s *State) { s.Machines[0].DeletionTimestamp = new(metav1.Now()) },
 		},
 		"AdoptedCounts": {
 			reason: "A machine without owner that the set would adopt needs one.", lost: 1,
-			change: func(s *State) { s.Native.Machines[0].OwnerReferences = nil }, set: &Change{1, 2}, owner: &Change{1, 2},
+			change: func(s *State) { s.Machines[0].OwnerReferences = nil }, set: &Change{1, 2}, owner: &Change{1, 2},
 		},
 		"DeploymentAhead": {
 			reason: "The size of the deployment is the user's; what is recovered comes on top.", lost: 1,
-			change: func(s *State) { s.Native.Deployments[0].Spec.Replicas = 5 }, set: &Change{1, 2}, owner: &Change{5, 6},
+			change: func(s *State) { s.Deployments[0].Spec.Replicas = 5 }, set: &Change{1, 2}, owner: &Change{5, 6},
 		},
 		"Interrupted": {
 			reason: "An earlier run has created the machine and scaled the set, not the deployment.", lost: 1,
 			change: func(s *State) {
-				m := machineOf(&s.Native.Sets[0], 1)
+				m := machineOf(&s.Sets[0], 1)
 				hold(m, 0)
-				s.Native.Machines = append(s.Native.Machines, *m)
-				hold(&s.Native.Sets[0], 1)
-				hold(&s.Native.Deployments[0], 1)
-				s.Native.Sets[0].Spec.Replicas = 2
+				s.Machines = append(s.Machines, *m)
+				hold(&s.Sets[0], 1)
+				hold(&s.Deployments[0], 1)
+				s.Sets[0].Spec.Replicas = 2
 			}, owner: &Change{1, 2},
 		},
 		"InterruptedLater": {
 			reason: "An earlier run has scaled both: nothing is added twice.", lost: 1,
 			change: func(s *State) {
-				m := machineOf(&s.Native.Sets[0], 1)
+				m := machineOf(&s.Sets[0], 1)
 				hold(m, 0)
-				s.Native.Machines = append(s.Native.Machines, *m)
-				hold(&s.Native.Sets[0], 1)
-				hold(&s.Native.Deployments[0], 1)
-				s.Native.Sets[0].Spec.Replicas, s.Native.Deployments[0].Spec.Replicas = 2, 2
+				s.Machines = append(s.Machines, *m)
+				hold(&s.Sets[0], 1)
+				hold(&s.Deployments[0], 1)
+				s.Sets[0].Spec.Replicas, s.Deployments[0].Spec.Replicas = 2, 2
 			},
 		},
 	}
@@ -97,8 +97,8 @@ func TestLostMachinesOfTheBackup(t *testing.T) {
 	s.lose(t, 1)
 	s.Nodes = s.Nodes[1:]
 	p := Of(s, Options{})
-	if notes := strings.Join(p.Pools[0].Notes, "\n"); !strings.Contains(notes, s.Native.Machines[0].Name) {
-		t.Errorf("notes %q do not name Machine %s", notes, s.Native.Machines[0].Name)
+	if notes := strings.Join(p.Pools[0].Notes, "\n"); !strings.Contains(notes, s.Machines[0].Name) {
+		t.Errorf("notes %q do not name Machine %s", notes, s.Machines[0].Name)
 	}
 }
 
@@ -121,13 +121,13 @@ func TestOrdinals(t *testing.T) {
 		"Node": {
 			reason: "A Node has one; its VM is not listed, e.g. because it is kept.", next: 3,
 			change: func(_ *testing.T, s *State) {
-				s.addNode(naming.NewNames(&s.Native.Sets[0]).Name(2), "sim:///zone/vm-2")
+				s.addNode(naming.NewNames(&s.Sets[0]).Name(2), "sim:///zone/vm-2")
 			},
 		},
 		"Machine": {
 			reason: "A Machine has one, e.g. because its object was restored by hand.", next: 6,
 			change: func(_ *testing.T, s *State) {
-				s.Native.Machines = append(s.Native.Machines, *machineOf(&s.Native.Sets[0], 5))
+				s.Machines = append(s.Machines, *machineOf(&s.Sets[0], 5))
 			},
 		},
 		"Moved": {
@@ -135,13 +135,13 @@ func TestOrdinals(t *testing.T) {
 			change: func(t *testing.T, s *State) {
 				t.Helper()
 				s.lose(t, 3)
-				machinev1.SetAnnotation(&s.Native.Sets[0], machinev1.MigrationHoldAnnotation, "m")
+				machinev1.SetAnnotation(&s.Sets[0], machinev1.MigrationHoldAnnotation, "m")
 			},
 		},
 		"MadeByMCM": {
 			reason: "Machine Controller Manager draws its names; they say nothing about ours.",
 			change: func(_ *testing.T, s *State) {
-				s.addNode(naming.NewNames(&s.Native.Sets[0]).Name(1_000_000), "sim:///zone/vm-x")
+				s.addNode(naming.NewNames(&s.Sets[0]).Name(1_000_000), "sim:///zone/vm-x")
 			},
 		},
 	}

@@ -2,129 +2,127 @@ package recovery
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
 )
 
 // State is what a plan is made from: a namespace of the cluster with the objects, and the
 // Nodes. Every list may be empty.
 type State struct {
-	Namespace string
-	Listings  []Listing
-	Classes   []machinev1.MachineClass
-	Native    Native
-	Cluster   ClusterAPI
-	Nodes     []corev1.Node
+	read.Objects
+
+	Listings []Listing
 }
 
-// Native are the objects of the native API.
-type Native struct {
-	Deployments []machinev1.MachineDeployment
-	Sets        []machinev1.MachineSet
-	Machines    []machinev1.Machine
-}
-
-// ClusterAPI are the objects of Cluster API.
-type ClusterAPI struct {
-	Clusters    []clusterv1.Cluster
-	MCMClusters []infrav1.MCMCluster
-	Deployments []clusterv1.MachineDeployment
-	Sets        []clusterv1.MachineSet
-	Machines    []clusterv1.Machine
-	MCMMachines []infrav1.MCMMachine
-	Templates   []infrav1.MCMMachineTemplate
-}
+// Kinds of each API that a recovery reads, besides classes.
+var (
+	nativeKinds  = []read.Kind{read.Deployments, read.Sets, read.Machines}
+	clusterKinds = []read.Kind{
+		read.Clusters, read.MCMClusters, read.ClusterDeployments, read.ClusterSets, read.ClusterMachines, read.MCMMachines,
+		read.MachineTemplates,
+	}
+)
 
 // Read reads the state of a namespace. control is the cluster with the objects, target that
 // with the Nodes; both are to read from the API server. Kinds that are not served have no
 // objects, nor have those of an API of which no VM is listed where they must not be read.
 // It reads no Secret.
 func Read(ctx context.Context, control, target client.Reader, namespace string) (*State, error) {
-	s := &State{Namespace: namespace}
-	r := reader{ctx, control, namespace}
-	var classes machinev1.MachineClassList
-	var nodes corev1.NodeList
-	if err := r.list(&classes, true); err != nil {
+	all := slices.Concat([]read.Kind{read.Classes}, nativeKinds, clusterKinds)
+	found, err := read.List(ctx, control, namespace, all...)
+	if err != nil {
+		return nil, fmt.Errorf("read namespace %s: %w", namespace, err)
+	}
+	s := &State{Objects: *found}
+	if s.Listings, err = Listings(s.MachineClasses); err != nil {
 		return nil, err
 	}
-	if err := target.List(ctx, &nodes); err != nil {
-		return nil, fmt.Errorf("list Nodes: %w", err)
-	}
-	s.Classes, s.Nodes = classes.Items, nodes.Items
-	var err error
-	if s.Listings, err = Listings(s.Classes); err != nil {
-		return nil, err
-	}
-	return s, errors.Join(r.native(s), r.clusterAPI(s))
-}
-
-// reader lists the objects of a namespace.
-type reader struct {
-	ctx       context.Context //nolint:containedctx // of one call of Read
-	client    client.Reader
-	namespace string
-}
-
-func (r reader) native(s *State) error {
-	needed := lists(s.Listings, migration.Native)
-	var deployments machinev1.MachineDeploymentList
-	var sets machinev1.MachineSetList
-	var machines machinev1.MachineList
-	for _, list := range []client.ObjectList{&deployments, &sets, &machines} {
-		if err := r.list(list, needed); err != nil {
-			return err
+	needed := []read.Kind{read.Classes}
+	for _, l := range s.Listings {
+		if l.api == migration.Native {
+			needed = append(needed, nativeKinds...)
+		} else {
+			needed = append(needed, clusterKinds...)
 		}
 	}
-	s.Native = Native{deployments.Items, sets.Items, machines.Items}
-	return nil
+	return s, errors.Join(s.Require(needed...), s.ReadNodes(ctx, target))
 }
 
-func (r reader) clusterAPI(s *State) error {
-	needed := lists(s.Listings, migration.ClusterAPI)
-	var clusters clusterv1.ClusterList
-	var mcmClusters infrav1.MCMClusterList
-	var deployments clusterv1.MachineDeploymentList
-	var sets clusterv1.MachineSetList
-	var machines clusterv1.MachineList
-	var mcmMachines infrav1.MCMMachineList
-	var templates infrav1.MCMMachineTemplateList
-	for _, list := range []client.ObjectList{
-		&clusters, &mcmClusters, &deployments, &sets, &machines, &mcmMachines, &templates,
-	} {
-		if err := r.list(list, needed); err != nil {
-			return err
+// Listing is what a MachineClass lists of VMs without a machine.
+type Listing struct {
+	Class string `json:"class"` // name of the MachineClass
+	machinev1.HeldOrphans
+	api migration.API
+}
+
+// VM is one VM without a machine.
+type VM struct {
+	machinev1.Orphan
+	API     migration.API
+	Classes []string // MachineClasses of its account, as namespace/name; empty if not known
+}
+
+// Listings returns what MachineClasses list, in their order.
+func Listings(classes []machinev1.MachineClass) ([]Listing, error) {
+	out := []Listing{}
+	for i := range classes {
+		for _, key := range []struct {
+			annotation string
+			api        migration.API
+		}{
+			{machinev1.HeldOrphansAnnotation, migration.Native},
+			{machinev1.HeldClusterAPIOrphansAnnotation, migration.ClusterAPI},
+		} {
+			text := classes[i].Annotations[key.annotation]
+			if text == "" {
+				continue
+			}
+			l := Listing{Class: classes[i].Name, api: key.api}
+			if err := json.Unmarshal([]byte(text), &l.HeldOrphans); err != nil {
+				return nil, fmt.Errorf("MachineClass %s: annotation %s: %w", l.Class, key.annotation, err)
+			}
+			out = append(out, l)
 		}
 	}
-	s.Cluster = ClusterAPI{
-		clusters.Items, mcmClusters.Items, deployments.Items, sets.Items, machines.Items, mcmMachines.Items, templates.Items,
-	}
-	return nil
+	return out, nil
 }
 
-// lists reports whether VMs of an API are listed.
-func lists(listings []Listing, api migration.API) bool {
-	return slices.ContainsFunc(listings, func(l Listing) bool { return l.api == api })
+// vms returns the VMs of listings, each once.
+func vms(listings []Listing) []VM {
+	var out []VM
+	seen := map[string]bool{}
+	for _, l := range listings {
+		for _, o := range l.Orphans {
+			if !seen[o.ID] {
+				seen[o.ID] = true
+				out = append(out, VM{Orphan: o, API: l.api, Classes: l.Classes})
+			}
+		}
+	}
+	return out
 }
 
-// list lists one kind; a kind that is not served has no objects, nor has one that must not be
-// read where it is not needed.
-func (r reader) list(list client.ObjectList, needed bool) error {
-	err := r.client.List(r.ctx, list, client.InNamespace(r.namespace))
-	if err == nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !needed {
-		return nil
+// decided returns the annotation with which a person has decided about a VM: to have it
+// removed, or to have it left alone; empty for none, and where it is chosen by its ID: that
+// is the later decision.
+func (r *planner) decided(vm *VM) string {
+	if slices.Contains(r.options.VMs, vm.ID) {
+		return ""
 	}
-	kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*"), "List")
-	return fmt.Errorf("list %s in namespace %s: %w", kind, r.namespace, err)
+	for _, key := range []string{machinev1.ApprovedOrphansAnnotation, machinev1.KeptOrphansAnnotation} {
+		for i := range r.state.MachineClasses {
+			if slices.Contains(machinev1.OrphanIDs(r.state.MachineClasses[i].Annotations[key]), vm.ID) {
+				return key
+			}
+		}
+	}
+	return ""
 }

@@ -73,7 +73,7 @@ func TestRead(t *testing.T) {
 			t.Parallel()
 			s := restored()
 			tc.vms(t, s)
-			api := refusing{classes: s.Classes, refuse: tc.refuse}
+			api := refusing{classes: s.MachineClasses, refuse: tc.refuse}
 			got, err := Read(t.Context(), api, api, "default")
 			if (err != nil) != tc.fails || !tc.fails && len(got.Listings) != len(s.Listings) {
 				t.Errorf("%s\n%v", tc.reason, err)

@@ -11,6 +11,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/ops/read"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
@@ -19,14 +20,15 @@ const class = "class"
 // restored is the pool "pool" of a backup: a deployment of one Machine, whose set had used
 // one name. Its VMs, their machines and Nodes are added by tests.
 func restored() *State {
-	s := &State{Namespace: "default", Classes: []machinev1.MachineClass{*fixture.MachineClass(class)}}
+	s := &State{Objects: read.Objects{
+		Namespace: "default", MachineClasses: []machinev1.MachineClass{*fixture.MachineClass(class)},
+	}}
 	d := fixture.MachineDeployment("pool", class, 1)
 	set := setOf(d, "pool-bcdfg", "1", 1)
 	set.Annotations[machinev1.OrdinalsAnnotation] = "next=1"
 	m := machineOf(set, 0)
-	s.Native = Native{
-		[]machinev1.MachineDeployment{*d}, []machinev1.MachineSet{*set}, []machinev1.Machine{*m},
-	}
+	s.Deployments, s.Sets, s.Machines = []machinev1.MachineDeployment{*d}, []machinev1.MachineSet{*set},
+		[]machinev1.Machine{*m}
 	s.addNode("node-0", "sim:///zone/vm-0")
 	return s
 }
@@ -34,7 +36,8 @@ func restored() *State {
 func setOf(d *machinev1.MachineDeployment, name, revision string, replicas int32) *machinev1.MachineSet {
 	set := fixture.MachineSet(name, class, replicas, fixture.Annotations[*machinev1.MachineSet](
 		machinev1.RevisionAnnotation, revision, machinev1.DesiredReplicasAnnotation, fmt.Sprint(d.Spec.Replicas),
-		machinev1.MaxReplicasAnnotation, fmt.Sprint(d.Spec.Replicas+1)))
+		machinev1.MaxReplicasAnnotation, fmt.Sprint(d.Spec.Replicas+1),
+	))
 	set.Spec.Template = *d.Spec.Template.DeepCopy()
 	set.Spec.Template.Labels = map[string]string{machinev1.NameLabel: "pool", machinev1.TemplateHashLabel: name}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: set.Spec.Template.Labels}
@@ -48,7 +51,8 @@ func setOf(d *machinev1.MachineDeployment, name, revision string, replicas int32
 func machineOf(set *machinev1.MachineSet, ordinal int64) *machinev1.Machine {
 	names := naming.NewNames(set)
 	m := fixture.Machine(names.Name(ordinal), class, fixture.Annotations[*machinev1.Machine](
-		machinev1.OwnerIDAnnotation, names.OwnerID(ordinal)))
+		machinev1.OwnerIDAnnotation, names.OwnerID(ordinal),
+	))
 	m.Labels = map[string]string{
 		machinev1.NameLabel: "pool", machinev1.TemplateHashLabel: set.Name,
 		machinev1.NodeLabel: fmt.Sprintf("node-%d", ordinal),
@@ -70,7 +74,7 @@ func (s *State) addNode(name, providerID string) {
 // lose lists the VM of the machine that the pool's set made with that ordinal.
 func (s *State) lose(t *testing.T, ordinal int64, change ...func(*machinev1.Orphan)) {
 	t.Helper()
-	names := naming.NewNames(&s.Native.Sets[0])
+	names := naming.NewNames(&s.Sets[0])
 	s.list(t, machinev1.HeldOrphansAnnotation, machinev1.Orphan{
 		ID: fmt.Sprintf("vm-%d", ordinal), Machine: names.Name(ordinal), OwnerID: names.OwnerID(ordinal),
 		ProviderID: fmt.Sprintf("sim:///region/vm-%d", ordinal), NodeProviderID: fmt.Sprintf("sim:///zone/vm-%d", ordinal),
@@ -85,7 +89,7 @@ func (s *State) list(t *testing.T, key string, o machinev1.Orphan, change ...fun
 	for _, f := range change {
 		f(&o)
 	}
-	c := &s.Classes[0]
+	c := &s.MachineClasses[0]
 	var held machinev1.HeldOrphans
 	if text := c.Annotations[key]; text != "" {
 		if err := json.Unmarshal([]byte(text), &held); err != nil {
@@ -100,14 +104,16 @@ func (s *State) list(t *testing.T, key string, o machinev1.Orphan, change ...fun
 		t.Fatal(err)
 	}
 	machinev1.SetAnnotation(c, key, string(text))
-	if s.Listings, err = Listings(s.Classes); err != nil {
+	if s.Listings, err = Listings(s.MachineClasses); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // cluster is the pool "pool" of Cluster "c" in a backup, with one of two machines.
 func cluster() *State {
-	s := &State{Namespace: "default", Classes: []machinev1.MachineClass{*fixture.MachineClass(class)}}
+	s := &State{Objects: read.Objects{
+		Namespace: "default", MachineClasses: []machinev1.MachineClass{*fixture.MachineClass(class)},
+	}}
 	d := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pool", UID: "uid-pool"}}
 	d.Spec.ClusterName, d.Spec.Replicas = "c", new(int32(1))
 	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
@@ -131,15 +137,9 @@ func cluster() *State {
 		*metav1.NewControllerRef(set, clusterv1.GroupVersion.WithKind(machinev1.MachineSetKind)),
 	}
 	infra := fixture.MCMCluster("c", fixture.Annotations[*infrav1.MCMCluster](machinev1.OwnerIDAnnotation, "cluster-id"))
-	s.Cluster = ClusterAPI{
-		[]clusterv1.Cluster{*fixture.Cluster("c")},
-		[]infrav1.MCMCluster{*infra},
-		[]clusterv1.MachineDeployment{*d},
-		[]clusterv1.MachineSet{*set},
-		[]clusterv1.Machine{*kept},
-		nil,
-		[]infrav1.MCMMachineTemplate{*template},
-	}
+	s.Clusters, s.MCMClusters = []clusterv1.Cluster{*fixture.Cluster("c")}, []infrav1.MCMCluster{*infra}
+	s.ClusterDeployments, s.ClusterSets = []clusterv1.MachineDeployment{*d}, []clusterv1.MachineSet{*set}
+	s.ClusterMachines, s.MachineTemplates = []clusterv1.Machine{*kept}, []infrav1.MCMMachineTemplate{*template}
 	return s
 }
 

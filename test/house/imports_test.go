@@ -79,10 +79,12 @@ var parts = map[string]part{
 		"controllers/*", "internal/fence",
 	}, theirs: kubernetes},
 
+	// What all verbs of kubectl mcm read: the objects of both APIs, and the facts of an explanation.
+	"ops/read": {ours: []string{"api", "bootstrap/*", "internal/console", "ops/explain"}, theirs: kubernetes},
 	// The library below kubectl mcm: it knows the APIs, and no controller or driver.
-	"ops/migration": {ours: []string{"api"}, theirs: kubernetes},
+	"ops/migration": {ours: []string{"api", "ops/read"}, theirs: kubernetes},
 	// The library below kubectl mcm recover.
-	"ops/recovery": {ours: []string{"api", "ops/migration", "internal/naming"}, theirs: kubernetes},
+	"ops/recovery": {ours: []string{"api", "ops/migration", "ops/read", "internal/naming"}, theirs: kubernetes},
 
 	// The library below kubectl mcm tree and why: it knows the APIs, and the names of bootstrap tokens
 	// and of traces.

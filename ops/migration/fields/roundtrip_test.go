@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
@@ -25,11 +25,11 @@ func TestThereAndBackIsTheSame(t *testing.T) {
 			t.Errorf("finding %s", f)
 		}
 	}
-	if !apiequality.Semantic.DeepEqual(s.Native.Deployment.Spec, back.Deployment.Spec) {
+	if !equality.Semantic.DeepEqual(s.Native.Deployment.Spec, back.Deployment.Spec) {
 		t.Errorf("MachineDeployment: %s", cmp.Diff(s.Native.Deployment.Spec, back.Deployment.Spec, cmpopts.EquateEmpty()))
 	}
 	for i := range s.Native.Sets {
-		if !apiequality.Semantic.DeepEqual(s.Native.Sets[i].Spec, back.Sets[i].Spec) {
+		if !equality.Semantic.DeepEqual(s.Native.Sets[i].Spec, back.Sets[i].Spec) {
 			t.Errorf("MachineSet: %s", cmp.Diff(s.Native.Sets[i].Spec, back.Sets[i].Spec, cmpopts.EquateEmpty()))
 		}
 	}

@@ -2,13 +2,16 @@ package fields
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
@@ -274,4 +277,113 @@ func unless(t, managers time.Duration) *metav1.Duration {
 		return nil
 	}
 	return &metav1.Duration{Duration: t}
+}
+
+// timeouts are the timeouts of native machines that mean something on both APIs:
+// what the machines say, else the flags of their manager.
+type timeouts struct {
+	drain, health, creation time.Duration
+
+	conditions []string // that make a node unhealthy unless they are False
+	neverFails bool
+}
+
+// timeoutsOf reads a configuration, nil is an empty one, and the annotation that
+// overrides its creation timeout, as the native API does.
+func timeoutsOf(c *machinev1.MachineConfiguration, annotations map[string]string, d migration.Defaults) timeouts {
+	config, d := objects.Value(c), d.Complete()
+	l := timeouts{
+		drain:      duration(config.MachineDrainTimeout, d.DrainTimeout),
+		health:     duration(config.MachineHealthTimeout, d.HealthTimeout),
+		creation:   duration(config.MachineCreationTimeout, d.CreationTimeout),
+		neverFails: objects.Value(config.DisableHealthTimeout),
+	}
+	list := d.NodeConditions
+	if config.NodeConditions != nil {
+		list = *config.NodeConditions
+	}
+	for item := range strings.SplitSeq(list, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			l.conditions = append(l.conditions, item)
+		}
+	}
+	if t, err := time.ParseDuration(annotations[machinev1.EffectiveCreationTimeoutAnnotation]); err == nil && t >= 0 {
+		l.creation = t
+	}
+	return l
+}
+
+// duration returns d, else fallback if d is nil: 0 and less are no time at all.
+func duration(d *metav1.Duration, fallback time.Duration) time.Duration {
+	if d == nil {
+		return fallback
+	}
+	return max(d.Duration, 0)
+}
+
+// seconds is d in whole seconds, rounded up: Cluster API takes 0 for never.
+func seconds(d time.Duration) *int32 {
+	n := int64(math.Ceil(d.Seconds()))
+	n = min(max(n, 1), math.MaxInt32)
+	return new(int32(n)) // #nosec G115 -- bounded above
+}
+
+const (
+	// maxUnhealthy is the share of unhealthy machines above which it is not the machines.
+	maxUnhealthy = "40%"
+	// minMachinesForLimit is the number of machines from which that share allows at least one.
+	minMachinesForLimit = 3
+	// minStartupTimeout is the least that Cluster API takes for nodeStartupTimeoutSeconds.
+	minStartupTimeout = 30 * time.Second
+)
+
+// healthCheck makes the MachineHealthCheck that replaces machines when MCM would.
+// A Machine that belongs to no set is replaced on neither API.
+func (c *toClusterAPI) healthCheck() {
+	if c.Native.Deployment == nil && (c.Pool.Kind != migration.KindSet || len(c.Native.Sets) == 0) {
+		return
+	}
+	from := c.healthSource()
+	check := &clusterv1.MachineHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Pool.Namespace, Name: c.Pool.Name,
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster},
+			Annotations:     map[string]string{machinev1.MigratedFromAnnotation: from.origin},
+			OwnerReferences: []metav1.OwnerReference{c.clusterOwner()},
+		},
+		Spec: clusterv1.MachineHealthCheckSpec{
+			ClusterName: c.options.Cluster,
+			Selector:    metav1.LabelSelector{MatchLabels: from.labels},
+		},
+	}
+	c.spec(c.nativeSpec(from.config, from.annotations), &clusterv1.MachineSpec{}, &check.Spec.Checks)
+	if len(c.Native.Machines) >= minMachinesForLimit {
+		check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = new(intstr.FromString(maxUnhealthy))
+	}
+	c.out.HealthCheck = check
+}
+
+// healthSource is what a MachineHealthCheck is made from.
+type healthSource struct {
+	config      *machinev1.MachineConfiguration // of the pool's template
+	annotations map[string]string               // that count for config
+	labels      map[string]string               // of the pool's Machines on Cluster API
+	origin      string
+}
+
+// healthSource returns that of the pool.
+func (c *toClusterAPI) healthSource() healthSource {
+	if d := c.Native.Deployment; d != nil {
+		return healthSource{
+			config: d.Spec.Template.Spec.MachineConfiguration, annotations: d.Annotations,
+			labels: map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name},
+			origin: objects.CopyOf(machinev1.MachineDeploymentKind, d),
+		}
+	}
+	s := &c.Native.Sets[0]
+	return healthSource{
+		config: s.Spec.Template.Spec.MachineConfiguration, annotations: s.Annotations,
+		labels: map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Name)},
+		origin: objects.CopyOf(machinev1.MachineSetKind, s),
+	}
 }

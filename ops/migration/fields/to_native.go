@@ -38,8 +38,8 @@ func ToNative(s *migration.PoolState, o migration.Options) (migration.NativeObje
 		c.machine(&s.ClusterAPI.Machines[i])
 	}
 	c.count()
-	slices.SortFunc(c.out.Sets, func(a, b machinev1.MachineSet) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.out.Machines, func(a, b machinev1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	objects.Sort(c.out.Sets)
+	objects.Sort(c.out.Machines)
 	return c.out, c.findings
 }
 
@@ -194,7 +194,8 @@ func (c *toNative) newSet(from *clusterv1.MachineSet, selector *metav1.LabelSele
 		s.Labels = objects.Merge(portable(dropClusterAPILabels(from.Spec.Template.Labels)), hash)
 		s.Spec.Selector.MatchLabels = objects.Merge(s.Spec.Selector.MatchLabels, hash)
 		s.OwnerReferences = []metav1.OwnerReference{objects.ControllerRef(
-			machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind), d.Name)}
+			machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind), d.Name,
+		)}
 	} else {
 		s.Labels = portable(dropClusterAPILabels(from.Labels))
 	}

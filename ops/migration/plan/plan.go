@@ -2,8 +2,11 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
 )
 
@@ -91,4 +94,70 @@ func All(f *migration.Fleet, o migration.Options) []Plan {
 		plans = append(plans, Of(s, o))
 	}
 	return plans
+}
+
+// Of returns what a move to the API that o names would do. It reads nothing and
+// changes nothing. A pool whose move has begun is planned like any other, except
+// that objects that this move has created do not block it.
+func Of(s *migration.PoolState, o migration.Options) Plan {
+	o.Cluster = cmp.Or(o.Cluster, s.Cluster.Name)
+	p := &planner{PoolState: s, options: o, Plan: Plan{
+		Pool: s.Pool, From: o.To.Other(), To: o.To, Cluster: o.Cluster, Accepted: slices.Sorted(slices.Values(o.Accept)),
+		Machines: []MachinePlan{}, Findings: []migration.Finding{}, Creates: []Objects{}, Finalizers: []Finalizer{},
+	}}
+	if s.Record != nil && s.Record.Phase != migration.PhaseFinished {
+		p.Phase = s.Record.Phase
+	}
+	p.surroundings()
+	if o.To == migration.ClusterAPI {
+		p.toClusterAPI()
+	} else {
+		p.toNative()
+	}
+	p.machineFindings()
+	p.sort()
+	return p.Plan
+}
+
+// planner makes one plan.
+type planner struct {
+	*migration.PoolState
+	options migration.Options
+	Plan
+}
+
+func (p *planner) find(f migration.Finding) { p.Findings = append(p.Findings, f) }
+
+func (p *planner) block(object, field, text, remedy string) {
+	p.find(migration.Blocked.Finding(object, field, text, remedy))
+}
+
+// machineFindings says of each blocked machine that it blocks the pool.
+func (p *planner) machineFindings() {
+	for i := range p.Machines {
+		if m := &p.Machines[i]; m.Verdict == VerdictBlocked {
+			p.block(machinev1.MachineKind+" "+p.Plan.Pool.Namespace+"/"+m.Name, "", m.Reason, m.Remedy)
+		}
+	}
+}
+
+// block records that m blocks the move. The first reason is kept: it is the one to
+// be dealt with first.
+func (m *MachinePlan) block(reason, remedy string) {
+	if m.Verdict != VerdictBlocked {
+		m.Verdict, m.Reason, m.Remedy = VerdictBlocked, reason, remedy
+	}
+}
+
+// levels are the worst first.
+var levels = []migration.Level{migration.Blocked, migration.Lost, migration.Replaced, migration.Kept}
+
+func (p *planner) sort() {
+	slices.SortStableFunc(p.Findings, func(a, b migration.Finding) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level)),
+			cmp.Compare(strings.Count(a.Object, " "), strings.Count(b.Object, " ")),
+		)
+	})
+	slices.SortFunc(p.Machines, func(a, b MachinePlan) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -17,17 +16,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/objects"
 )
-
-// paused reports whether the controller of o says that it is paused.
-func paused(o client.Object) bool {
-	switch o := o.(type) {
-	case conditions.Getter:
-		c := meta.FindStatusCondition(o.GetConditions(), clusterv1.PausedCondition)
-		return c != nil && c.Status == metav1.ConditionTrue
-	default:
-		return false
-	}
-}
 
 // mcmMachineOf is the MCMMachine of a Machine; nil if it does not exist.
 func mcmMachineOf(s *migration.PoolState, m *clusterv1.Machine) *infrav1.MCMMachine {
@@ -100,7 +88,7 @@ func unsettledMachine(s *migration.PoolState, m *clusterv1.Machine) string {
 		return "has no MCMMachine " + m.Spec.InfrastructureRef.Name
 	case infra.Spec.ProviderID == "":
 		return "has no VM yet; if it does not get one, delete it"
-	case !m.Status.NodeRef.IsDefined() && nodeOf(s, infra.Spec.ProviderID) == nil && !vmGone(infra) && !paused(m):
+	case !m.Status.NodeRef.IsDefined() && nodeOf(s, infra.Spec.ProviderID) == nil && !vmGone(infra) && !objects.Paused(m):
 		return "has not joined yet; wait, or delete it"
 	}
 	return ""

@@ -2,10 +2,12 @@ package steps
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -149,8 +151,7 @@ func (e *Engine) release(ctx context.Context, m *move) {
 	if m.lease == nil {
 		return
 	}
-	uid, version := m.lease.UID, m.lease.ResourceVersion
-	_ = e.Control.Delete(ctx, m.lease, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	_ = e.Control.Delete(ctx, m.lease, asRead(m.lease))
 	m.lease = nil
 }
 
@@ -163,4 +164,128 @@ func leaseError(p migration.Pool, err error) error {
 
 func takenOver(p migration.Pool) error {
 	return fmt.Errorf("another command has taken over the move of %s: see Lease %s", p, migration.RecordName(p))
+}
+
+// leaseClient is a client that renews the Lease of the move before each write, if it is
+// time, and refuses to write once another command has taken the Lease over: a step through
+// a thousand machines may take longer than the Lease lasts.
+type leaseClient struct {
+	client.Client
+	renew func(context.Context) error
+}
+
+// at is the engine while it works on m.
+func (e *Engine) at(m *move) *Engine {
+	renew := func(ctx context.Context) error { return e.renew(ctx, m) }
+	out := *e
+	out.Control, out.Target = leaseClient{e.Control, renew}, leaseClient{e.Target, renew}
+	return &out
+}
+
+// before is called before each write. The record and the Lease are written for themselves.
+func (b leaseClient) before(ctx context.Context, o client.Object) error {
+	switch o.(type) {
+	case *corev1.ConfigMap, *coordinationv1.Lease:
+		return nil
+	}
+	return b.renew(ctx)
+}
+
+// Create creates o.
+func (b leaseClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if err := b.before(ctx, o); err != nil {
+		return err
+	}
+	return b.Client.Create(ctx, o, opts...)
+}
+
+// Patch changes o.
+func (b leaseClient) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	if err := b.before(ctx, o); err != nil {
+		return err
+	}
+	return b.Client.Patch(ctx, o, p, opts...)
+}
+
+// Delete deletes o.
+func (b leaseClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	if err := b.before(ctx, o); err != nil {
+		return err
+	}
+	return b.Client.Delete(ctx, o, opts...)
+}
+
+// Status writes statuses.
+func (b leaseClient) Status() client.SubResourceWriter {
+	return leaseStatusWriter{b.Client.Status(), b}
+}
+
+type leaseStatusWriter struct {
+	client.SubResourceWriter
+	parent leaseClient
+}
+
+// Patch changes the status of o.
+func (b leaseStatusWriter) Patch(ctx context.Context, o client.Object, p client.Patch,
+	opts ...client.SubResourcePatchOption,
+) error {
+	if err := b.parent.before(ctx, o); err != nil {
+		return err
+	}
+	return b.SubResourceWriter.Patch(ctx, o, p, opts...)
+}
+
+// stored is a Record and the ConfigMap that it was read from.
+type stored struct {
+	migration.Record
+	object *corev1.ConfigMap     // nil: it has not been written yet
+	lease  *coordinationv1.Lease // as it was last read or written; nil: there is none, or another command has it
+	backup []byte                // to be written with it; nil: the backup stays as it is
+}
+
+// load reads the Record of a pool; one that was never moved has no object.
+func load(ctx context.Context, c client.Reader, p migration.Pool) (*stored, error) {
+	object := &corev1.ConfigMap{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: migration.RecordName(p)}, object)
+	if apierrors.IsNotFound(err) {
+		return &stored{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the record of %s: %w", p, err)
+	}
+	r, err := migration.DecodeRecord(object)
+	return &stored{Record: r, object: object}, err
+}
+
+// save writes s, and fails with a conflict if somebody else did since it was read.
+func (s *stored) save(ctx context.Context, c client.Client) error {
+	text, err := json.MarshalIndent(s.Record, "", "  ")
+	if err != nil {
+		return err
+	}
+	if s.object == nil {
+		object := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: s.Pool.Namespace, Name: migration.RecordName(s.Pool),
+				Labels: map[string]string{machinev1.MigrationLabel: string(s.Pool.Kind)},
+			},
+			Data: map[string]string{migration.RecordKey: string(text)},
+		}
+		if err := c.Create(ctx, object); err != nil {
+			return fmt.Errorf("write the record of %s: %w", s.Pool, err)
+		}
+		s.object = object
+		return nil
+	}
+	changed := s.object.DeepCopy()
+	changed.Data = map[string]string{migration.RecordKey: string(text)}
+	if s.backup != nil {
+		changed.BinaryData = map[string][]byte{migration.BackupKey: s.backup}
+	}
+	if err := c.Patch(ctx, changed, client.MergeFromWithOptions(s.object,
+		client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write the record of %s: %w", s.Pool, err)
+	}
+	s.object, s.backup = changed, nil
+	return nil
 }

@@ -170,7 +170,7 @@ func (w *env) scaleSet(p migration.Pool, replicas int32) {
 		set = &get(w, &clusterv1.MachineSetList{}).Items[0]
 	}
 	w.patchObject(set, func(o client.Object) {
-		setReplicas(o, replicas)
+		objects.SetReplicas(o, replicas)
 		o.SetGeneration(o.GetGeneration() + 1)
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,9 +81,7 @@ func (e *Engine) removeOne(ctx context.Context, o client.Object) error {
 		o = changed
 	}
 	if o.GetDeletionTimestamp().IsZero() {
-		uid, version := o.GetUID(), o.GetResourceVersion()
-		err := e.Control.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version},
-			client.PropagationPolicy(metav1.DeletePropagationBackground))
+		err := e.Control.Delete(ctx, o, asRead(o), client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove %s: %w", objects.Title(o), err)
 		}
@@ -104,23 +101,25 @@ func (e *Engine) removeOne(ctx context.Context, o client.Object) error {
 	return e.patch(ctx, fresh, changed)
 }
 
+// asRead has a deletion succeed only while the object is as it was read.
+func asRead(o client.Object) client.Preconditions {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return client.Preconditions{UID: &uid, ResourceVersion: &version}
+}
+
 // refTo is a reference to o as it stands in what it owns.
 func refTo(o client.Object, controller bool) *metav1.OwnerReference {
+	version := clusterv1.GroupVersion
+	if objects.IsNative(o) {
+		version = machinev1.GroupVersion
+	}
 	ref := &metav1.OwnerReference{
-		APIVersion: versionOf(o).String(), Kind: objects.KindOf(o), Name: o.GetName(),
-		UID: o.GetUID(),
+		APIVersion: version.String(), Kind: objects.KindOf(o), Name: o.GetName(), UID: o.GetUID(),
 	}
 	if controller {
 		ref.Controller, ref.BlockOwnerDeletion = new(true), new(true)
 	}
 	return ref
-}
-
-func versionOf(o client.Object) schema.GroupVersion {
-	if objects.IsNative(o) {
-		return machinev1.GroupVersion
-	}
-	return clusterv1.GroupVersion
 }
 
 // matches reports whether have is want, with fields that want leaves to the API

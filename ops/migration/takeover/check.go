@@ -39,7 +39,9 @@ func anyBlocked(all []migration.Finding) bool {
 
 // Check judges a namespace at a time. It reads nothing and changes nothing.
 func Check(s *migration.Namespace, m *Managers, now time.Time) Report {
-	t := Report{Namespace: s.Name, Machines: len(s.Machines), There: []migration.Finding{}, Back: []migration.Finding{}}
+	t := Report{
+		Namespace: s.Namespace, Machines: len(s.Machines), There: []migration.Finding{}, Back: []migration.Finding{},
+	}
 	t.There = append(t.There, takeoverLeases(s, now)...)
 	t.There = append(t.There, takeoverManagers(m)...)
 	t.There = append(t.There, takeoverKinds(m)...)
@@ -65,10 +67,7 @@ func takeoverLeases(s *migration.Namespace, now time.Time) []migration.Finding {
 		}
 	}
 	if ours > 0 {
-		out = append(out, migration.Finding{
-			Level: migration.Kept, Object: "Lease",
-			Text: "a manager of this project holds MCM's leases already",
-		})
+		out = append(out, migration.Kept.Finding("Lease", "", "a manager of this project holds MCM's leases already", ""))
 	}
 	return out
 }
@@ -78,8 +77,8 @@ func takeoverManagers(m *Managers) []migration.Finding {
 	var out []migration.Finding
 	for i := range m.deployments {
 		d := &m.deployments[i]
-		f := migration.Finding{Level: migration.Kept, Object: objects.Name("Deployment", d), Text: "it runs " + mcmImage(d) +
-			", and is scaled to 0"}
+		f := migration.Kept.Finding(objects.Name("Deployment", d), "", "it runs "+mcmImage(d)+", and is scaled to 0",
+			"")
 		if d.Spec.Replicas == nil || *d.Spec.Replicas > 0 {
 			f.Level, f.Text = migration.Blocked, "it runs "+mcmImage(d)
 			f.Remedy = "scale it to 0, and see that nobody scales it up again: a dependency watchdog, an operator, GitOps"
@@ -98,18 +97,16 @@ func takeoverKinds(m *Managers) []migration.Finding {
 		crd := &m.crds[i]
 		have[crd.Spec.Names.Plural] = true
 		if crd.Spec.Names.Plural == "machines" && !keepsField(crd, "status", "nodeRef") {
-			out = append(out, migration.Finding{
-				Level: migration.Replaced, Object: "CustomResourceDefinition " + crd.Name, Field: "status.nodeRef",
-				Text: "it is MCM's and drops fields that the native API adds: status.nodeRef, status.progress, status.phase. " +
-					"Nothing is decided from them, but upstream's autoscaler reads nodeRef; it needs this project's " +
-					"CustomResourceDefinitions",
-			})
+			out = append(out, migration.Replaced.Finding("CustomResourceDefinition "+crd.Name, "status.nodeRef",
+				"it is MCM's and drops fields that the native API adds: status.nodeRef, status.progress, status.phase. Nothing "+
+					"is decided from them, but upstream's autoscaler reads nodeRef; it needs this project's "+
+					"CustomResourceDefinitions", ""))
 		}
 	}
 	for _, kind := range nativePlurals {
 		if !have[kind] {
-			out = append(out, migration.Finding{Level: migration.Blocked, Object: "CustomResourceDefinition " + kind + "." +
-				machinev1.GroupVersion.Group, Text: "it does not exist", Remedy: "apply config/native, or MCM's"})
+			out = append(out, migration.Blocked.Finding("CustomResourceDefinition "+kind+"."+
+				machinev1.GroupVersion.Group, "", "it does not exist", "apply config/native, or MCM's"))
 		}
 	}
 	return out
@@ -186,19 +183,122 @@ func takeoverObjects(s *migration.Namespace) []migration.Finding {
 		{inPlace, "are being updated in place; the native API goes on"},
 	} {
 		if c.count > 0 {
-			out = append(out, migration.Finding{
-				Level: migration.Kept, Object: fmt.Sprintf("%d of %d Machines", c.count, len(s.Machines)),
-				Text: c.text,
-			})
+			out = append(out, migration.Kept.Finding(fmt.Sprintf("%d of %d Machines", c.count, len(s.Machines)), "", c.text,
+				""))
 		}
 	}
 	for i := range s.Deployments {
 		if d := &s.Deployments[i]; d.Spec.Selector == nil {
-			out = append(out, migration.Finding{
-				Level: migration.Kept, Object: objects.Name(machinev1.MachineDeploymentKind, d),
-				Field: "spec.selector", Text: "it has none, which crashes MCM; the native API says so and does nothing for it",
-			})
+			out = append(out, migration.Kept.Finding(objects.Name(machinev1.MachineDeploymentKind, d), "spec.selector",
+				"it has none, which crashes MCM; the native API says so and does nothing for it", ""))
 		}
 	}
 	return out
+}
+
+// backForms is about providerIDs. MCM's orphan collector compares its own form with
+// what Machines say: it would delete the VM of a Machine that has another one.
+func backForms(s *migration.Namespace) []migration.Finding {
+	var out []migration.Finding
+	for i := range s.Deployments {
+		if d := &s.Deployments[i]; d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
+			out = append(out, migration.Blocked.Finding(objects.Name(machinev1.MachineDeploymentKind, d),
+				"metadata.annotations["+machinev1.ProviderIDFormAnnotation+"]", "its Machines have the Node's form of "+
+					"providerIDs", "remove the annotation"))
+		}
+	}
+	var formed []string
+	for i := range s.Machines {
+		if _, there := s.Machines[i].Annotations[machinev1.ProviderIDFormAnnotation]; there {
+			formed = append(formed, s.Machines[i].Name)
+		}
+	}
+	if len(formed) > 0 {
+		out = append(out, migration.Blocked.Finding(firstNames(machinev1.MachineKind, formed), "spec.providerID",
+			"they have, or may have, another form than MCM's, which would take their VMs for orphans", "wait until the "+
+				"native API has restored it and taken annotation "+machinev1.ProviderIDFormAnnotation+" away"))
+	}
+	return out
+}
+
+// backMoves is about pools that are between APIs, or on the other one. MCM knows
+// neither holds nor MCMMachines.
+func backMoves(s *migration.Namespace, m *Managers) []migration.Finding {
+	var out []migration.Finding
+	for _, r := range m.records {
+		if r.Phase != migration.PhaseFinished {
+			out = append(out, migration.Blocked.Finding(r.Pool.String(), "", fmt.Sprintf("it is being moved to %s (%s); MCM "+
+				"would act on its Machines although they are held", r.To.Title(), r.Phase), "roll it back, or finish the move "+
+				"and let the pool stay on Cluster API with its own namespace and cluster tag"))
+		}
+	}
+	var held []string
+	for i := range s.Machines {
+		if _, there := s.Machines[i].Annotations[machinev1.MigrationHoldAnnotation]; there {
+			held = append(held, s.Machines[i].Name)
+		}
+	}
+	if len(held) > 0 && len(out) == 0 {
+		out = append(out, migration.Blocked.Finding(firstNames(machinev1.MachineKind, held), "metadata.annotations["+
+			machinev1.MigrationHoldAnnotation+"]", "they are held, and MCM knows no holds", "find out who holds them; "+
+			"remove the annotation if nobody does"))
+	}
+	var foreign []string
+	for i := range s.MCMMachines {
+		if o := &s.MCMMachines[i]; o.Spec.ProviderID != "" {
+			foreign = append(foreign, o.Name)
+		}
+	}
+	if len(foreign) > 0 {
+		out = append(out, migration.Blocked.Finding(firstNames(objects.KindMCMMachine, foreign), "", "MCM does not know "+
+			"them: VMs that carry the tags of one of its MachineClasses and have no Machine are orphans to it, and deleted",
+			"move them to the native API first: kubectl mcm migrate apply --to native"))
+	}
+	return out
+}
+
+// backMarks is about what the native API was told by annotations that MCM ignores.
+func backMarks(s *migration.Namespace) []migration.Finding {
+	var out []migration.Finding
+	var making, kept []string
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		if m.Annotations[machinev1.CreateAttemptAnnotation] != "" && m.Spec.ProviderID == "" {
+			making = append(making, m.Name)
+		}
+		if _, there := m.Annotations[machinev1.HoldAnnotation]; there {
+			kept = append(kept, m.Name)
+		}
+	}
+	if len(making) > 0 {
+		out = append(out, migration.Blocked.Finding(firstNames(machinev1.MachineKind, making), "", "a VM was asked for "+
+			"and is not on record yet; MCM may make a second one", "wait until they have a providerID, or delete them"))
+	}
+	if len(kept) > 0 {
+		out = append(out, migration.Blocked.Finding(firstNames(machinev1.MachineKind, kept), "metadata.annotations["+
+			machinev1.HoldAnnotation+"]", "it keeps the orphan collector from their VMs, which MCM's does not know",
+			"end what it was set for, and remove it"))
+	}
+	for _, name := range objects.Keys(s.Classes) {
+		class := s.Classes[name]
+		if _, there := class.Annotations[machinev1.ReportOrphansAnnotation]; there {
+			out = append(out, migration.Lost.Finding(objects.Name(machinev1.MachineClassKind, class), "metadata.annotations["+
+				machinev1.ReportOrphansAnnotation+"]", "orphans of this class are only told about; MCM deletes them", ""))
+		}
+	}
+	if len(s.Machines) > 0 {
+		out = append(out, migration.Kept.Finding(fmt.Sprintf("%d Machines", len(s.Machines)), "", "annotations and "+
+			"status fields of this project mean nothing to MCM and do no harm; phases, steps and labels are MCM's own", ""))
+	}
+	return out
+}
+
+// firstNames names the first of many objects.
+func firstNames(kind string, names []string) string {
+	const most = 3
+	text := kind + " " + strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/internal/naming"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/objects"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/recovery"
 )
@@ -117,7 +118,7 @@ func (r *run) readCreated(ctx context.Context, o, want client.Object) error {
 	if isMachine(o) {
 		ours = recovery.Held(o)
 	}
-	if !ours || providerID(o) != providerID(want) {
+	if !ours || objects.ProviderID(o) != objects.ProviderID(want) {
 		return fmt.Errorf("create %s: another object has that name; the same command plans again", objects.Title(o))
 	}
 	return nil
@@ -129,15 +130,96 @@ func sameOwner(a, b client.Object) bool {
 	return x != nil && y != nil && x.UID == y.UID
 }
 
-// providerID returns that of a Machine or MCMMachine; empty for other objects.
-func providerID(o client.Object) string {
-	switch o := o.(type) {
-	case *machinev1.Machine:
-		return o.Spec.ProviderID
-	case *clusterv1.Machine:
-		return o.Spec.ProviderID
-	case *infrav1.MCMMachine:
-		return o.Spec.ProviderID
+// resize writes the sizes of sets and deployments and the used ordinals. All are held.
+// Sets go first: the size of a deployment follows from theirs.
+func (r *run) resize(ctx context.Context, p *recovery.Plan) (waiting string, wrote bool, err error) {
+	for i := range p.Pools {
+		pool := &p.Pools[i]
+		for _, set := range pool.Sets {
+			changed := set.DeepCopyObject().(client.Object)
+			if set.GetName() == pool.Set {
+				r.resizeSet(changed, pool)
+			}
+			scaled(changed, pool.DeploymentReplicas)
+			if err := r.patch(ctx, set, changed); err != nil {
+				return "", wrote, err
+			}
+		}
+		if err := r.resizeHead(ctx, pool); err != nil {
+			return "", wrote, err
+		}
+		wrote = wrote || pool.Replicas != nil || pool.Ordinals != nil || pool.DeploymentReplicas != nil
+		if wrote {
+			return "", true, nil // other pools of the deployment are planned again
+		}
 	}
-	return ""
+	return "", wrote, nil
+}
+
+func (r *run) resizeSet(set client.Object, pool *recovery.PoolPlan) {
+	if c := pool.Replicas; c != nil {
+		objects.SetReplicas(set, int32(c.To)) // #nosec G115 -- the sum of sizes that are int32
+		r.Progress(fmt.Sprintf("%s scaled from %d to %d", objects.Title(set), c.From, c.To))
+	}
+	if c := pool.Ordinals; c != nil {
+		machinev1.SetAnnotation(set, machinev1.OrdinalsAnnotation, naming.Ordinals{Next: c.To, Open: c.To}.String())
+		r.Progress(fmt.Sprintf("%s gives up %d names that may be in use", objects.Title(set), c.To-c.From))
+	}
+}
+
+// resizeHead writes the size of the deployment, and where a topology has it, there.
+func (r *run) resizeHead(ctx context.Context, pool *recovery.PoolPlan) error {
+	c := pool.DeploymentReplicas
+	if c == nil {
+		return nil
+	}
+	if d, ok := pool.Head.(*clusterv1.MachineDeployment); ok {
+		if err := r.resizeTopology(ctx, d, c); err != nil {
+			return err
+		}
+	}
+	changed := pool.Head.DeepCopyObject().(client.Object)
+	objects.SetReplicas(changed, int32(c.To)) // #nosec G115 -- the sum of sizes that are int32
+	r.Progress(fmt.Sprintf("%s scaled from %d to %d", objects.Title(pool.Head), c.From, c.To))
+	return r.patch(ctx, pool.Head, changed)
+}
+
+// resizeTopology writes the size into the topology of the Cluster, if it comes from there.
+func (r *run) resizeTopology(ctx context.Context, d *clusterv1.MachineDeployment, c *recovery.Change) error {
+	name, owned := d.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
+	if !owned {
+		return nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Control.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.ClusterName}, cluster); err != nil {
+		return fmt.Errorf("read Cluster %s: %w", d.Spec.ClusterName, err)
+	}
+	changed := cluster.DeepCopy()
+	all := changed.Spec.Topology.Workers.MachineDeployments
+	for i := range all {
+		if all[i].Name == name && all[i].Replicas != nil {
+			all[i].Replicas = new(int32(c.To)) // #nosec G115 -- the sum of sizes that are int32
+		}
+	}
+	return r.patch(ctx, cluster, changed)
+}
+
+// scaled notes in a set that it was scaled to the new size of its deployment: else the
+// deployment would distribute the machines again.
+func scaled(set client.Object, c *recovery.Change) {
+	if c == nil {
+		return
+	}
+	desired, most := machinev1.DesiredReplicasAnnotation, machinev1.MaxReplicasAnnotation
+	if !objects.IsNative(set) {
+		desired, most = clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation
+	}
+	from, err := strconv.ParseInt(set.GetAnnotations()[desired], 10, 32)
+	if err != nil || from < c.From || from > c.To {
+		return // another change of the size is under way; a run that was killed has left a size between
+	}
+	machinev1.SetAnnotation(set, desired, strconv.FormatInt(c.To, 10))
+	if n, err := strconv.ParseInt(set.GetAnnotations()[most], 10, 32); err == nil {
+		machinev1.SetAnnotation(set, most, strconv.FormatInt(n+c.To-from, 10))
+	}
 }

@@ -64,7 +64,8 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 	tracker := clienttesting.NewObjectTracker(s, serializer.NewCodecFactory(s).UniversalDecoder())
 	w.api = fake.NewClientBuilder().WithScheme(s).WithObjectTracker(tracker).WithObjects(objects...).WithStatusSubresource(
 		&machinev1.Machine{}, &machinev1.MachineSet{}, &machinev1.MachineDeployment{}, &infrav1.MCMMachine{},
-		&clusterv1.Machine{}, &clusterv1.MachineSet{}, &clusterv1.MachineDeployment{}).Build()
+		&clusterv1.Machine{}, &clusterv1.MachineSet{}, &clusterv1.MachineDeployment{},
+	).Build()
 	w.play()
 	w.wrong = nil // before the first statuses of the sets
 	return w
@@ -147,19 +148,19 @@ func (w *env) patch(o client.Object, status bool, change func()) {
 // play has all controllers act once.
 func (w *env) play() {
 	s := w.state()
-	for i := range s.Native.Deployments {
-		w.answer(&s.Native.Deployments[i])
+	for i := range s.Deployments {
+		w.answer(&s.Deployments[i])
 	}
-	for i := range s.Native.Sets {
-		w.answer(&s.Native.Sets[i])
+	for i := range s.Sets {
+		w.answer(&s.Sets[i])
 	}
 	// Deployments first: the statuses that they see of their sets are always old ones.
-	for i := range s.Native.Deployments {
-		w.playDeployment(s, &s.Native.Deployments[i])
+	for i := range s.Deployments {
+		w.playDeployment(s, &s.Deployments[i])
 	}
-	for i := range s.Native.Sets {
+	for i := range s.Sets {
 		if w.idle || !w.slow {
-			w.playSet(s, &s.Native.Sets[i])
+			w.playSet(s, &s.Sets[i])
 		}
 	}
 	w.playCluster(s)
@@ -178,8 +179,8 @@ func (w *env) answer(o client.Object) {
 func (w *env) playSet(s *recovery.State, set *machinev1.MachineSet) {
 	n, available := int32(0), int32(0)
 	held := machinev1.Held(set)
-	for i := range s.Native.Machines {
-		m := &s.Native.Machines[i]
+	for i := range s.Machines {
+		m := &s.Machines[i]
 		if !metav1.IsControlledBy(m, set) {
 			continue
 		}
@@ -209,13 +210,13 @@ func (w *env) compare(what string, have, want int32) {
 func (w *env) playDeployment(s *recovery.State, d *machinev1.MachineDeployment) {
 	sum, available := int32(0), int32(0)
 	held := machinev1.Held(d)
-	for i := range s.Native.Sets {
-		held = held || machinev1.Held(&s.Native.Sets[i])
-		sum += s.Native.Sets[i].Spec.Replicas
-		available += s.Native.Sets[i].Status.AvailableReplicas
+	for i := range s.Sets {
+		held = held || machinev1.Held(&s.Sets[i])
+		sum += s.Sets[i].Spec.Replicas
+		available += s.Sets[i].Status.AvailableReplicas
 	}
-	for i := range s.Native.Machines {
-		held = held || machinev1.Held(&s.Native.Machines[i])
+	for i := range s.Machines {
+		held = held || machinev1.Held(&s.Machines[i])
 	}
 	if !held {
 		w.compare("MachineDeployment "+d.Name, sum, d.Spec.Replicas)
@@ -225,8 +226,8 @@ func (w *env) playDeployment(s *recovery.State, d *machinev1.MachineDeployment) 
 
 // playCluster does the same for Cluster API.
 func (w *env) playCluster(s *recovery.State) {
-	for i := range s.Cluster.MCMMachines {
-		infra := &s.Cluster.MCMMachines[i]
+	for i := range s.MCMMachines {
+		infra := &s.MCMMachines[i]
 		w.patch(infra, true, func() {
 			if reason := w.unprovisioned[infra.Name]; reason != "" {
 				meta.SetStatusCondition(&infra.Status.Conditions, metav1.Condition{
@@ -237,8 +238,8 @@ func (w *env) playCluster(s *recovery.State) {
 			infra.Status.Initialization.Provisioned = new(true)
 		})
 	}
-	for i := range s.Cluster.Machines {
-		m := &s.Cluster.Machines[i]
+	for i := range s.ClusterMachines {
+		m := &s.ClusterMachines[i]
 		w.pause(m, &m.Status.Conditions)
 		if paused(m) || w.unprovisioned[m.Name] != "" {
 			continue
@@ -250,17 +251,17 @@ func (w *env) playCluster(s *recovery.State) {
 			})
 		})
 	}
-	for i := range s.Cluster.Deployments {
-		d := &s.Cluster.Deployments[i]
+	for i := range s.ClusterDeployments {
+		d := &s.ClusterDeployments[i]
 		w.pause(d, &d.Status.Conditions)
-		if set := &s.Cluster.Sets[0]; !paused(d) {
+		if set := &s.ClusterSets[0]; !paused(d) {
 			w.compare("MachineDeployment "+d.Name, *set.Spec.Replicas, *d.Spec.Replicas)
 			w.compare("available in MachineDeployment "+d.Name, ptr.Deref(set.Status.AvailableReplicas, 1), *d.Spec.Replicas)
 		}
 	}
-	n := int32(len(s.Cluster.Machines))
-	for i := range s.Cluster.Sets {
-		set := &s.Cluster.Sets[i]
+	n := int32(len(s.ClusterMachines))
+	for i := range s.ClusterSets {
+		set := &s.ClusterSets[i]
 		w.pause(set, &set.Status.Conditions)
 		if paused(set) || w.slow && !w.idle {
 			continue
@@ -304,7 +305,8 @@ func nativePool(t *testing.T, lost int64) []client.Object {
 	d := fixture.MachineDeployment("pool", "class", 1)
 	set := fixture.MachineSet("pool-bcdfg", "class", 1, fixture.Annotations[*machinev1.MachineSet](
 		machinev1.RevisionAnnotation, "1", machinev1.OrdinalsAnnotation, "next=1",
-		machinev1.DesiredReplicasAnnotation, "1", machinev1.MaxReplicasAnnotation, "2"))
+		machinev1.DesiredReplicasAnnotation, "1", machinev1.MaxReplicasAnnotation, "2",
+	))
 	set.OwnerReferences = []metav1.OwnerReference{
 		*metav1.NewControllerRef(d, machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind)),
 	}

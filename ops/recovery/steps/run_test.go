@@ -24,18 +24,18 @@ func (w *env) recovered(machines int) error {
 	if len(p.Held) > 0 || unfinished(&p) {
 		errs = append(errs, fmt.Errorf("%d objects are held, and the plan has %+v", len(p.Held), p.Pools))
 	}
-	if n := len(s.Native.Machines) + len(s.Cluster.Machines); n != machines {
+	if n := len(s.Machines) + len(s.ClusterMachines); n != machines {
 		errs = append(errs, fmt.Errorf("%d machines, want %d", n, machines))
 	}
-	for i := range s.Native.Deployments {
-		set := &s.Native.Sets[i]
-		if n := s.Native.Deployments[i].Spec.Replicas; int(n) != machines || set.Spec.Replicas != n ||
+	for i := range s.Deployments {
+		set := &s.Sets[i]
+		if n := s.Deployments[i].Spec.Replicas; int(n) != machines || set.Spec.Replicas != n ||
 			set.Annotations[machinev1.DesiredReplicasAnnotation] != fmt.Sprint(n) {
 			errs = append(errs, fmt.Errorf("the deployment wants %d, the set %d: %v", n, set.Spec.Replicas, set.Annotations))
 		}
 	}
-	for i := range s.Cluster.Deployments {
-		if n := *s.Cluster.Deployments[i].Spec.Replicas; int(n) != machines || *s.Cluster.Sets[i].Spec.Replicas != n {
+	for i := range s.ClusterDeployments {
+		if n := *s.ClusterDeployments[i].Spec.Replicas; int(n) != machines || *s.ClusterSets[i].Spec.Replicas != n {
 			errs = append(errs, fmt.Errorf("the deployment wants %d", n))
 		}
 	}
@@ -182,9 +182,9 @@ func TestPausedByAPerson(t *testing.T) {
 			w := newEnv(t, clusterPool(t, 2)...)
 			pause := func(value string) {
 				s := w.state()
-				o := client.Object(&s.Cluster.Deployments[0])
+				o := client.Object(&s.ClusterDeployments[0])
 				if kind == "MachineSet" {
-					o = &s.Cluster.Sets[0]
+					o = &s.ClusterSets[0]
 				}
 				w.patch(o, false, func() { o.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: value}) })
 			}
@@ -257,10 +257,10 @@ func TestOtherVMsAfterAKill(t *testing.T) {
 			t.Errorf("after a kill at write %d: %v", kill, err)
 		}
 		s := w.state()
-		if n := len(s.Cluster.Machines); n != len(s.Cluster.MCMMachines)+1 { // one is of the backup
-			t.Errorf("after a kill at write %d: %d Machines, %d MCMMachines", kill, n, len(s.Cluster.MCMMachines))
+		if n := len(s.ClusterMachines); n != len(s.MCMMachines)+1 { // one is of the backup
+			t.Errorf("after a kill at write %d: %d Machines, %d MCMMachines", kill, n, len(s.MCMMachines))
 		}
-		if err := w.recovered(len(s.Cluster.Machines)); err != nil && len(s.Cluster.Machines) == 3 {
+		if err := w.recovered(len(s.ClusterMachines)); err != nil && len(s.ClusterMachines) == 3 {
 			t.Errorf("after a kill at write %d: %v", kill, err)
 		}
 	}
@@ -283,7 +283,7 @@ func TestDecided(t *testing.T) {
 		if err := errors.Join(err, w.recovered(3)); err != nil || n != 1 {
 			t.Errorf("%s: %d created: %v", key, n, err)
 		}
-		approved := w.state().Classes[0].Annotations[machinev1.ApprovedOrphansAnnotation]
+		approved := w.state().MachineClasses[0].Annotations[machinev1.ApprovedOrphansAnnotation]
 		if key == machinev1.ApprovedOrphansAnnotation && approved != "vm-3" {
 			t.Errorf("approved are %q, want vm-3", approved)
 		}

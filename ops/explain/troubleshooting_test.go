@@ -2,9 +2,13 @@ package explain
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+
+	"sigs.k8s.io/yaml"
 )
 
 // preface is what docs/troubleshooting.md begins with.
@@ -195,4 +199,82 @@ func alertSections() string {
 		fmt.Fprintf(&out, "\n%s**When to worry:** %s\n", more, r.Worry)
 	}
 	return out.String()
+}
+
+// reasonRows returns the table, in the order of the file.
+func reasonRows() []reasonRow {
+	rows, err := table()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(rows)
+}
+
+//go:embed events.yaml
+var eventsFile []byte
+
+// eventRow is what the reason of an Event means that is not a condition's. See events.yaml.
+type eventRow struct {
+	Event   string `json:"event"`
+	Warning bool   `json:"warning,omitempty"` // something is wrong
+	Meaning string `json:"meaning"`
+	Remedy  string `json:"remedy,omitempty"`
+	About   string `json:"about"`
+}
+
+// eventTable is read once. A test proves that the embedded file is valid.
+var eventTable = sync.OnceValues(func() ([]eventRow, error) {
+	var rows []eventRow
+	if err := yaml.UnmarshalStrict(eventsFile, &rows); err != nil {
+		return nil, fmt.Errorf("read events.yaml: %w", err)
+	}
+	return rows, nil
+})
+
+// eventRows returns the table, in the order of the file.
+func eventRows() []eventRow {
+	rows, err := eventTable()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(rows)
+}
+
+//go:embed alerts.yaml
+var alertsFile []byte
+
+// alertRow is what to do about an alert. See alerts.yaml.
+type alertRow struct {
+	Alert    string   `json:"alert"`
+	Severity string   `json:"severity"`
+	Symptom  string   `json:"symptom"`
+	Check    string   `json:"check"`
+	Note     string   `json:"note,omitempty"`
+	Remedies []remedy `json:"remedies,omitempty"`
+	More     string   `json:"more,omitempty"`
+	Worry    string   `json:"worry"`
+}
+
+// remedy is what to do about what the commands of an alert show.
+type remedy struct {
+	See string `json:"see"`
+	Do  string `json:"do"`
+}
+
+// alertTable is read once. A test proves that the embedded file is valid.
+var alertTable = sync.OnceValues(func() ([]alertRow, error) {
+	var rows []alertRow
+	if err := yaml.UnmarshalStrict(alertsFile, &rows); err != nil {
+		return nil, fmt.Errorf("read alerts.yaml: %w", err)
+	}
+	return rows, nil
+})
+
+// alertRows returns the table, in the order of the file.
+func alertRows() []alertRow {
+	rows, err := alertTable()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(rows)
 }

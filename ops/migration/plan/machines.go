@@ -6,7 +6,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/ops/migration/objects"
@@ -28,9 +31,7 @@ func (p *planner) nativeMachines(want *migration.ClusterAPIObjects) map[string]i
 		out := MachinePlan{
 			Name: m.Name, Phase: string(m.Status.CurrentStatus.Phase), Verdict: VerdictKept,
 			Finalizers: m.Finalizers, ProviderID: ids[m.Name], ProviderIDForm: FormSame,
-		}
-		if set := p.Native.SetOf(m); set >= 0 {
-			out.Set = p.Native.Sets[set].Name
+			Set: nameAt(p.Native.Sets, p.Native.SetOf(m)),
 		}
 		if out.ProviderID != m.Spec.ProviderID {
 			out.ProviderIDForm = FormNode
@@ -152,12 +153,9 @@ func (p *planner) versions(counts map[string]int, want *migration.ClusterAPIObje
 		for _, v := range objects.Keys(counts) {
 			texts = append(texts, fmt.Sprintf("%s (%d)", v, counts[v]))
 		}
-		p.find(migration.Finding{
-			Level: migration.Blocked, Object: object, Field: "status.nodeInfo.kubeletVersion",
-			Text: "its nodes have different versions: " + strings.Join(texts, ", ") +
-				"; spec.version of a MachineDeployment is one, and machines of another are never up to date",
-			Remedy: "bring all to one version, e.g. by a rollout",
-		})
+		p.block(object, "status.nodeInfo.kubeletVersion", "its nodes have different versions: "+strings.Join(texts, ", ")+
+			"; spec.version of a MachineDeployment is one, and machines of another are never up to date",
+			"bring all to one version, e.g. by a rollout")
 	}
 	templates := want.Templates()
 	if len(templates) == 0 {
@@ -166,17 +164,11 @@ func (p *planner) versions(counts map[string]int, want *migration.ClusterAPIObje
 	const field = "spec.template.spec.version"
 	switch v := templates[0].Spec.Version; {
 	case v == "":
-		p.find(migration.Finding{
-			Level: migration.Blocked, Object: object, Field: field,
-			Text: "it has no node that would tell the kubelet's version, and machines of another than spec.version are never " +
-				"up to date", Remedy: "say it with --kubelet-version, or scale the pool to one first",
-		})
+		p.block(object, field, "it has no node that would tell the kubelet's version, and machines of another than "+
+			"spec.version are never up to date", "say it with --kubelet-version, or scale the pool to one first")
 	case len(counts) == 0 && !kubeletVersion(v):
-		p.find(migration.Finding{
-			Level: migration.Blocked, Object: object, Field: field,
-			Text: fmt.Sprintf("%q is no semantic version with a v before it, and Cluster API refuses it",
-				v), Remedy: "say --kubelet-version as kubelets report it, such as v1.36.3",
-		})
+		p.block(object, field, fmt.Sprintf("%q is no semantic version with a v before it, and Cluster API refuses it", v),
+			"say --kubelet-version as kubelets report it, such as v1.36.3")
 	}
 }
 
@@ -184,4 +176,85 @@ func (p *planner) versions(counts map[string]int, want *migration.ClusterAPIObje
 func kubeletVersion(v string) bool {
 	_, err := version.ParseSemantic(v)
 	return err == nil && strings.HasPrefix(v, "v")
+}
+
+// clusterMachines judges each Machine.
+func (p *planner) clusterMachines(want *migration.NativeObjects) {
+	for i := range p.ClusterAPI.Machines {
+		m := &p.ClusterAPI.Machines[i]
+		out := MachinePlan{
+			Name: m.Name, Phase: m.Status.Phase, Verdict: VerdictKept, Finalizers: m.Finalizers,
+			Node: m.Status.NodeRef.Name, ProviderIDForm: FormSame,
+			Set: nameAt(p.ClusterAPI.Sets, p.ClusterAPI.SetOf(m)),
+		}
+		if node := p.Nodes[out.Node]; node != nil {
+			out.KubeletVersion = node.Status.NodeInfo.KubeletVersion
+		}
+		o := objects.Find(p.ClusterAPI.MCMMachines, m.Spec.InfrastructureRef.Name)
+		p.judgeCluster(&out, m, o)
+		if o != nil {
+			p.retainsVM(o)
+		}
+		p.nativeCopy(&out, o, objects.Find(want.Machines, m.Spec.InfrastructureRef.Name))
+		p.Machines = append(p.Machines, out)
+	}
+}
+
+// nativeCopy plans what the copy c of an MCMMachine is to have; both may be missing.
+func (p *planner) nativeCopy(out *MachinePlan, o *infrav1.MCMMachine, c *machinev1.Machine) {
+	if c == nil || o == nil {
+		return
+	}
+	out.ProviderID = c.Spec.ProviderID
+	if c.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM ||
+		out.ProviderID != o.Spec.ProviderID {
+		out.ProviderIDForm = FormMCM
+	}
+	if p.Native.Classes[c.Spec.Class.Name] == nil {
+		out.block(fmt.Sprintf("its MachineClass %q does not exist", c.Spec.Class.Name), "restore the MachineClass")
+	}
+}
+
+// beingMade reports whether the VM of an MCMMachine may not be there yet.
+func beingMade(o *infrav1.MCMMachine) bool {
+	return o.Spec.ProviderID == "" || o.Annotations[machinev1.CreateAttemptAnnotation] != ""
+}
+
+// hasNode reports whether the Node of a Machine is there.
+func (p *planner) hasNode(m *clusterv1.Machine) bool {
+	return m.Status.NodeRef.IsDefined() && p.Nodes[m.Status.NodeRef.Name] != nil
+}
+
+// judgeCluster says what is in the way of a Machine of Cluster API.
+func (p *planner) judgeCluster(out *MachinePlan, m *clusterv1.Machine, o *infrav1.MCMMachine) {
+	switch {
+	case !m.DeletionTimestamp.IsZero():
+		out.block("it is being deleted", "wait until it is gone")
+	case o == nil:
+		out.block("it has no MCMMachine, so its VM is not one of this provider",
+			"delete the Machine, or leave its pool where it is")
+	case !o.DeletionTimestamp.IsZero():
+		out.block("its MCMMachine is being deleted", "wait until it is gone")
+	case beingMade(o):
+		out.block("its VM is being made", "wait until it has joined, or delete it")
+	case !p.hasNode(m):
+		out.block("its node has not joined, or is gone", "wait until it has joined, or delete it")
+	case m.Name != o.Name:
+		out.block("its MCMMachine has another name, "+o.Name+", and natively both have that of the VM", "replace the machine")
+	case p.ClusterAPI.SetOf(m) < 0 && p.Plan.Pool.Kind != migration.KindMachine:
+		out.block("it belongs to no MachineSet of the pool", "wait until it is adopted")
+	}
+	if _, asked := m.Annotations[clusterv1.RemediateMachineAnnotation]; asked {
+		out.block("annotation "+clusterv1.RemediateMachineAnnotation+" asks to replace it",
+			"wait until it is replaced, or remove the annotation")
+	}
+}
+
+// retainsVM is about MCMMachines whose VM is to outlive them.
+func (p *planner) retainsVM(o client.Object) {
+	if o.GetAnnotations()[machinev1.RetainVMAnnotation] != "" && p.Phase == "" {
+		p.find(migration.Lost.Finding(objects.Name(objects.KindMCMMachine, o),
+			"metadata.annotations["+machinev1.RetainVMAnnotation+"]",
+			"natively the VM goes with its Machine; a way back does not set it again", ""))
+	}
 }

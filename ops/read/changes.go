@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-
-	"github.com/capmcm/cluster-api-provider-mcm/ops/explain"
 )
 
 // rewatch is how long a watch that has ended rests before it is opened again.
@@ -45,7 +43,8 @@ func (s Source) Changes(ctx context.Context) (changed <-chan struct{}, unwatched
 
 // watched is a kind in the cluster that has it.
 type watched struct {
-	kind
+	name string
+	list client.ObjectList
 	from client.Reader
 	opts []client.ListOption
 }
@@ -53,13 +52,14 @@ type watched struct {
 func (s Source) watched() []watched {
 	var all []watched
 	inNamespace := []client.ListOption{client.InNamespace(s.Namespace)}
-	for _, k := range s.kinds(&explain.Facts{}) {
-		all = append(all, watched{k, s.Control, inNamespace})
+	lists := new(Objects).lists()
+	for _, kind := range explained {
+		all = append(all, watched{string(kind), lists[kind].list, s.Control, inNamespace})
 	}
 	if s.Events {
-		all = append(all, watched{kind{name: "Events", list: &corev1.EventList{}}, s.Control, inNamespace})
+		all = append(all, watched{"Events", &corev1.EventList{}, s.Control, inNamespace})
 	}
-	return append(all, watched{kind{name: "Nodes", list: &corev1.NodeList{}}, s.Target, nil})
+	return append(all, watched{"Nodes", &corev1.NodeList{}, s.Target, nil})
 }
 
 // start opens the watch, and keeps it open until ctx ends.
