@@ -205,6 +205,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 		},
 		Elsewhere: class("large", spec{"machineType": "m6g.large"}),
 		Memory:    wrap.Offerings(0, wrap.Clock{}),
+		Scarce:    scarce(c, proxy, edits),
 		Interruptible: map[string]cloud.ClassInput{
 			"price": class("price", spec{"spotPrice": "0.5"}), "empty price": class("price", spec{"spotPrice": ""}),
 			"market": class("market", spec{"instanceMarketOptions": spec{"marketType": "spot"}}),
@@ -255,6 +256,33 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 			Revoke: func(testing.TB) {
 				c.Change(func(s *ec2test.Settings) { s.Accounts = nil })
 			},
+		},
+	}
+}
+
+// scarce is what EC2 runs out of. It answers a placement group that is full like a type that is sold out.
+func scarce(c *ec2test.Cloud, proxy *cloudtest.Proxy, edits spec) map[string]cloudtest.Scarcity {
+	with := func(more spec) cloud.ClassInput { return class("small", edit(edit(zoned(), edits), more)) }
+	runs := func(want bool, field string) func(cloudtest.Call) bool {
+		return func(c cloudtest.Call) bool {
+			return c.Op == "RunInstances" && strings.Contains(string(c.Body), field) == want
+		}
+	}
+	none := fails(500, "InsufficientInstanceCapacity", "We currently do not have sufficient capacity.")
+	spot := with(spec{"spotPrice": "0.5"})
+	return map[string]cloudtest.Scarcity{
+		"Spot":    {Class: spot, Free: with(nil), SellOut: proxy.Refuses(runs(true, "MarketType=spot"), none)},
+		"Regular": {Class: with(nil), Free: spot, SellOut: proxy.Refuses(runs(false, "MarketType=spot"), none)},
+		"Zone": {
+			Class: with(nil), Zone: "eu-west-1a", Free: with(nil), FreeZone: "eu-west-1b",
+			SellOut: func(testing.TB) func() {
+				c.Change(func(s *ec2test.Settings) { s.Capacity = map[string]int{"eu-west-1a/m5.large": 0} })
+				return func() { c.Change(func(s *ec2test.Settings) { s.Capacity = nil }) }
+			},
+		},
+		"Group": {
+			Class: with(spec{"placement": spec{"groupId": "pg-1"}}), Free: with(nil),
+			SellOut: proxy.Refuses(runs(true, "Placement.GroupId"), none),
 		},
 	}
 }
@@ -328,8 +356,11 @@ func harness(edits spec, where at) cloudtest.Harness {
 	return cloudtest.Harness{
 		New: func(t testing.TB) *cloudtest.Fixture { return fixture(t, edits, where, newClock()) },
 		Lacks: map[string]string{
-			"C10/Failed":  "EC2 has no failed instances: one that cannot run is terminated, which is C22/terminated",
-			"C19/Expired": sessions, "C19/MidFlow": sessions,
+			"C44/Failed": "RunInstances makes all or nothing", "C44/Name": "names are tags, which many may have",
+			"C45":              "RunInstances makes an instance with its volumes and interfaces, or nothing",
+			"C46/Accelerators": "the instance type says how many there are",
+			"C10/Failed":       "EC2 has no failed instances: one that cannot run is terminated, which is C22/terminated",
+			"C19/Expired":      sessions, "C19/MidFlow": sessions,
 		},
 		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),
 		Volumes: volumes(),

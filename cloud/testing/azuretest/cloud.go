@@ -45,7 +45,8 @@ type Settings struct {
 	Settle   time.Duration // how long reads miss what is new
 	Reserved time.Duration // how long the interface of a VM that found no room stays, reserved for it; 0 is not at all
 
-	FailDisks int // how many of the next disks that are made of an image end as Failed
+	DisksHeld bool // disks stay in Creating
+	FailDisks int  // how many of the next disks that are made of an image end as Failed
 
 	Capacity map[string]int // VMs by "<zone>/<size>"; no entry is no limit
 	Quota    int            // regular VMs; 0 is no limit, less is none
@@ -141,6 +142,13 @@ func (c *Cloud) RemoveGroup() {
 	defer c.mu.Unlock()
 	c.settings.Group = ""
 	clear(c.all)
+}
+
+// Remove takes a resource out of the group, whoever made it.
+func (c *Cloud) Remove(kind, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.all, func(_ string, r *Resource) bool { return r.Type == kind && r.Name == name })
 }
 
 // Expire ends all sessions.

@@ -132,5 +132,14 @@ func requests() []testCase {
 			"C43", "OtherAccount", "In another account a VM does not exist: that must not count as gone, or a fleet is lost " +
 				"and its VMs leak.", otherAccount,
 		},
+		{
+			"C44", "LeftOver", "What an earlier attempt left in another zone, or failed, or what has its name, must not keep a " +
+				"machine without a VM for ever.", leftOver,
+		},
+		{"C45", "Unfinished", "A VM whose network, disk or import is not there yet is no finished one.", unfinished},
+		{
+			"C46", "ScarceKinds", "A shortage of spot VMs, of a zone, a group or a count of accelerators stops nothing else.",
+			scarceKinds,
+		},
 	}
 }

@@ -78,6 +78,10 @@ type Fixture struct {
 	// decorator wrap.Offerings does (C32).
 	Memory cloud.Middleware
 
+	// Scarce are the kinds of capacity that the cloud can be out of apart: "Spot", "Regular", "Zone", "Group" and
+	// "Accelerators" (C44, C46).
+	Scarce map[string]Scarcity
+
 	// Interruptible are classes whose VMs the cloud may take away at any time, one of
 	// each form that it has, by form (C33).
 	Interruptible map[string]cloud.ClassInput
@@ -183,6 +187,16 @@ type Backend struct {
 	// SellOut makes the cloud refuse VMs of the class for lack of capacity until restore is called
 	// (C41). Nil: the answer of Harness.Errors stands for the cloud's.
 	SellOut func(t testing.TB) (restore func())
+
+	// FailPart lets the next thing that an attempt makes beside its VM, or before it, be accepted and then fail (C44).
+	FailPart func(t testing.TB)
+
+	// Occupy lets somebody else have the names of what Create makes for a machine of that name, until free is
+	// called (C44).
+	Occupy func(t testing.TB, machine string) (free func())
+
+	// Late keeps a part from VMs that are made from now on until arrive is called: "Network", "Disk" or "Import" (C45).
+	Late map[string]func(t testing.TB) (arrive func())
 
 	// Undecide takes from everything in the cloud what says that it stays, or goes, when its VM
 	// goes, as VMs have it that were made before that was recorded (C42).

@@ -21,6 +21,7 @@ type machine struct {
 	userData []byte
 	network  []cloud.Interface
 	tags     map[string]string
+	zone     string // that the VM is asked for in; empty leaves it to the class
 
 	mu  sync.Mutex
 	ref cloud.Ref
@@ -75,7 +76,8 @@ func (m *machine) checkpoint(_ context.Context, state string) error {
 // request is what Create gets.
 func (m *machine) request() cloud.CreateRequest {
 	return cloud.CreateRequest{
-		Ref: m.now(), Token: m.token, UserData: m.userData, Network: m.network, Tags: m.tags, Checkpoint: m.checkpoint,
+		Ref: m.now(), Token: m.token, UserData: m.userData, Network: m.network, Tags: m.tags, Zone: m.zone,
+		Checkpoint: m.checkpoint,
 	}
 }
 

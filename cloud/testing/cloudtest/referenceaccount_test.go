@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"fmt"
 	"iter"
 	"maps"
 	"net/http"
@@ -147,7 +148,11 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 		_ = a.call(ctx, "wait", http.MethodGet, r.Class, "/vm/"+t.ID, nil, &t)
 		time.Sleep(10 * time.Millisecond)
 	}
-	return a.vm(r.Class, t), nil
+	vm := a.vm(r.Class, t)
+	if t.Lacks != "" && !a.bug("finishesEarly") {
+		vm.RetryAfter = 5 * time.Second
+	}
+	return vm, nil
 }
 
 // wanted is the body of the request for a VM.
@@ -163,6 +168,7 @@ func (a *account) wanted(r cloud.CreateRequest, nic string) resource {
 	t := resource{
 		Token: r.Token, VM: nic, Tags: tags, UserData: r.UserData,
 		Type: sp.Type, Zone: cmp.Or(r.Zone, sp.Zone), Name: sp.Image, Network: r.Network, Keep: sp.Keep,
+		Market: market(sp),
 	}
 	switch a.d.bug {
 	case "ignoresToken":
@@ -187,7 +193,20 @@ func (a *account) wanted(r cloud.CreateRequest, nic string) resource {
 	return t
 }
 
-// nic makes the interface, under a name that it notes down first.
+// market is what a VM of a class competes for.
+func market(sp spec) string {
+	switch {
+	case sp.Spot:
+		return "spot"
+	case sp.Group != "":
+		return "group " + sp.Group
+	case sp.GPUs > 0:
+		return fmt.Sprintf("%d GPUs", sp.GPUs)
+	}
+	return "regular"
+}
+
+// nic makes the interface, under a name that it notes down first. One that has failed is given up.
 func (a *account) nic(ctx context.Context, r cloud.CreateRequest) (string, error) {
 	name := r.State
 	if name == "" {
@@ -199,6 +218,18 @@ func (a *account) nic(ctx context.Context, r cloud.CreateRequest) (string, error
 	var t resource
 	err := a.call(ctx, "make", http.MethodPost, r.Class, "/interface", resource{Name: name, Tags: a.wanted(r, "").Tags},
 		&t)
+	if err == nil && t.Word == "FAILED" && !a.bug("waitsForTheFailed") {
+		if err := a.call(ctx, "delete", http.MethodDelete, r.Class, "/interface/"+t.ID, nil, &t); err != nil {
+			return "", err
+		}
+		if err := r.Checkpoint(ctx, ""); err != nil {
+			return "", cloud.Errorf(cloud.Unknown, "note down interface", "Checkpoint", "%w", err)
+		}
+		return "", cloud.Errorf(cloud.Unavailable, "make", "InterfaceFailed", "the interface of %s has failed", r.Name)
+	}
+	if err == nil && t.Word == "FAILED" {
+		return "", cloud.Errorf(cloud.Unavailable, "make", "InterfaceFailed", "the interface of %s has failed", r.Name)
+	}
 	return t.ID, err
 }
 
@@ -212,7 +243,9 @@ func (a *account) vm(c cloud.Class, t resource) cloud.VM {
 		ID: t.ID, ProviderID: "reference:///" + c.Region + "/" + t.ID, NodeProviderID: "reference:///" + c.Zone + "/" + t.ID,
 		Name: t.Tags["name"], OwnerID: t.Tags["owner"], NodeName: t.Host, State: states[t.Word], Reason: t.Word,
 		Region: c.Region, Zone: t.Zone, InstanceType: t.Type, Created: t.Created,
-		Addresses: []cloud.Address{{Kind: "InternalIP", Value: "10.0.0.1"}, {Kind: "InternalIP", Value: "fd00::1"}},
+	}
+	if t.Lacks != "network" {
+		vm.Addresses = []cloud.Address{{Kind: "InternalIP", Value: "10.0.0.1"}, {Kind: "InternalIP", Value: "fd00::1"}}
 	}
 	if vm.NodeName == "" {
 		vm.State = cloud.StatePending
