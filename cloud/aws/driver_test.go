@@ -250,8 +250,11 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 					c.End(id, "Server.SpotInstanceTermination", "EC2 took it back")
 				}, Want: cloud.StateUnknown},
 			},
-			Boot:         func(_ testing.TB, id string) string { r, _ := c.Look(id); return strconv.Itoa(r.Boots) },
-			Console:      func(_ testing.TB, id, text string) string { return c.Print(id, text) },
+			Boot:    func(_ testing.TB, id string) string { r, _ := c.Look(id); return strconv.Itoa(r.Boots) },
+			Console: func(_ testing.TB, id, text string) string { return c.Print(id, text) },
+			FullPages: func(testing.TB) {
+				c.Change(func(s *ec2test.Settings) { s.PageSize = ec2test.DefaultSettings().PageSize })
+			},
 			HideNodeName: set(func(r *ec2test.Resource) { r.NoDNS = true }),
 			Revoke: func(testing.TB) {
 				c.Change(func(s *ec2test.Settings) { s.Accounts = nil })
@@ -432,8 +435,10 @@ func wrapped() cloudtest.Harness {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	counted := harness(nil, inProcess)
+	counted.CostPage = "../../docs/clouds/aws.md"
 	cloudtest.RunAll(t, map[string]cloudtest.Harness{
-		"Plain": harness(nil, inProcess), "Finishing": harness(finishing(), inProcess), "OverHTTP": harness(nil, overHTTP),
+		"Plain": counted, "Finishing": harness(finishing(), inProcess), "OverHTTP": harness(nil, overHTTP),
 		"Wrapped": wrapped(),
 	})
 }

@@ -78,8 +78,10 @@ func TestConformance(t *testing.T) {
 	delete(disks.Lacks, "C44/Failed")
 	delete(disks.Lacks, "C45/Disk")
 	disks.Lacks["C16"] = "a disk has to be shown before a VM can attach it"
+	counted := harness(plain, inProcess)
+	counted.CostPage = "../../docs/clouds/azure.md"
 	cloudtest.RunAll(t, map[string]cloudtest.Harness{
-		"Plain": harness(plain, inProcess), "ImageDisks": disks,
+		"Plain": counted, "ImageDisks": disks,
 		"OverHTTP": harness(plain, overHTTP), "Wrapped": wrapped(plain),
 	})
 }

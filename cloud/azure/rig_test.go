@@ -234,6 +234,9 @@ func (b *backend) backend(proxy *cloudtest.Proxy) cloudtest.Backend {
 		Fail:     fail,
 		FailPart: func(testing.TB) { b.Change(func(s *azuretest.Settings) { s.FailDisks = 1 }) },
 		Occupy:   b.occupy,
+		FullPages: func(testing.TB) {
+			b.Change(func(s *azuretest.Settings) { s.PageSize = azuretest.DefaultSettings().PageSize })
+		},
 		Late: map[string]func(testing.TB) func(){"Disk": func(testing.TB) func() {
 			b.Change(func(s *azuretest.Settings) { s.DisksHeld = true })
 			return func() { b.Change(func(s *azuretest.Settings) { s.DisksHeld = false }) }

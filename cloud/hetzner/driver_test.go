@@ -214,8 +214,10 @@ func harness(change map[string]any) cloudtest.Harness {
 // one whose machines have floating IPs, which are a second thing to make and to lose.
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	servers := harness(nil)
+	servers.CostPage = "../../docs/clouds/hetzner.md"
 	cloudtest.RunAll(t, map[string]cloudtest.Harness{
-		"servers": harness(nil), "floating": harness(map[string]any{"floatingPoolName": "pool"}),
+		"servers": servers, "floating": harness(map[string]any{"floatingPoolName": "pool"}),
 	})
 }
 

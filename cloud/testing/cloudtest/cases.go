@@ -141,5 +141,6 @@ func requests() []testCase {
 			"C46", "ScarceKinds", "A shortage of spot VMs, of a zone, a group or a count of accelerators stops nothing else.",
 			scarceKinds,
 		},
+		{"C47", "Cost", "What calls cost is known for accounts of all sizes: a limit of calls is shared with others.", cost},
 	}
 }

@@ -14,6 +14,10 @@ type Harness struct {
 	// once a part of some, and cleans up with t.Cleanup.
 	New func(t testing.TB) *Fixture
 
+	// CostPage is the page, relative to the test, that shows what calls cost, counted beside 10 000 VMs of others; empty
+	// counts beside few and shows nothing (C47).
+	CostPage string
+
 	// Lacks says why this cloud, or the server that stands for it, cannot show
 	// a case ("C19") or a part of one ("C19/Expired"). They appear as skipped,
 	// and in the matrix.
@@ -214,6 +218,9 @@ type Backend struct {
 
 	// Revoke makes the credentials invalid (C19).
 	Revoke func(t testing.TB)
+
+	// FullPages makes pages as large as the cloud's own, where those of the tests are smaller (C47). Nil is allowed.
+	FullPages func(t testing.TB)
 
 	// PageSize is how many VMs one answer of a listing holds (C15).
 	PageSize int

@@ -239,6 +239,13 @@ func (c *Cloud) AddNamedDisk(at string) {
 	c.disks[at] = &disk{at: at, made: c.options.Now(), body: map[string]any{"sizeGb": "10", "status": "READY"}}
 }
 
+// SetPageSize changes how many things a page of a listing holds at most.
+func (c *Cloud) SetPageSize(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.options.PageSize = n
+}
+
 // LeaveDisks lets instances that cannot be made leave their disks behind. It is invented: no report shows it, and
 // Google's documentation does not rule it out.
 func (c *Cloud) LeaveDisks() {
