@@ -119,6 +119,8 @@ type Cloud struct {
 	mu       sync.Mutex
 	settings Settings
 	all      map[string]*Resource // by type and name in small letters
+	order    []*Resource          // of all, see sorted
+	ordered  int                  // the serial number when it was sorted
 	serial   int
 	session  int
 	other    *Cloud // OtherSubscription; nil until it is asked for
@@ -220,8 +222,14 @@ func (c *Cloud) add(r *Resource) {
 	c.all[key(r.Type, r.Name)] = r
 }
 
+// sorted are all resources in the order in which they were made. It is sorted again when one was added, which has a new
+// serial number, or removed.
 func (c *Cloud) sorted() []*Resource {
-	return slices.SortedFunc(maps.Values(c.all), func(x, y *Resource) int { return x.serial - y.serial })
+	if c.ordered != c.serial || len(c.order) != len(c.all) {
+		c.order = slices.SortedFunc(maps.Values(c.all), func(x, y *Resource) int { return x.serial - y.serial })
+		c.ordered = c.serial
+	}
+	return c.order
 }
 
 // settle lets happen what is due: VMs whose deletion was requested go, with what goes with them.
