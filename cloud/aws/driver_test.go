@@ -365,7 +365,8 @@ func harness(edits spec, where at) cloudtest.Harness {
 			"C10/Failed":       "EC2 has no failed instances: one that cannot run is terminated, which is C22/terminated",
 			"C19/Expired":      sessions, "C19/MidFlow": sessions,
 		},
-		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),
+		SparseFile: "testdata/sparse.golden",
+		Samples:    samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),
 		Volumes: volumes(),
 		Golden:  golden(),
 		ProviderID: func(vm cloud.VM, _ cloud.Class) (mcm, node string) {
@@ -385,7 +386,7 @@ var given = regexp.MustCompile(`\b(eni|i|vol)-0[0-9a-f]{16}\b`)
 func golden() *cloudtest.Golden {
 	seen := map[string]bool{}
 	return &cloudtest.Golden{
-		File: "testdata/create.golden",
+		File: "testdata/create.golden", Smallest: class("small", nil),
 		Class: func(*cloudtest.Fixture) cloud.ClassInput {
 			clear(seen)
 			return class("full", full())

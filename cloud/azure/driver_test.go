@@ -30,7 +30,8 @@ func harness(edits spec, where at) cloudtest.Harness {
 			"C46/Accelerators": "the size of a VM says how many it has",
 			"C38":              "MCM's classes for Azure name no load balancers",
 		},
-		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),
+		SparseFile: "testdata/sparse.golden",
+		Samples:    samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),
 		Volumes: volumes(), Golden: golden(),
 		ProviderID: func(vm cloud.VM, _ cloud.Class) (mcm, node string) {
 			return "azure:///westeurope/" + vm.ID, "azure:///subscriptions/" + azuretest.Subscription +
@@ -144,7 +145,7 @@ func full() spec {
 func golden() *cloudtest.Golden {
 	seen := map[string]bool{}
 	return &cloudtest.Golden{
-		File: "testdata/create.golden",
+		File: "testdata/create.golden", Smallest: class("small", nil),
 		Class: func(*cloudtest.Fixture) cloud.ClassInput {
 			clear(seen)
 			return class("full", full())

@@ -88,8 +88,9 @@ func TestConformance(t *testing.T) {
 			"C46/Group":  "MCM's classes for GCP name no placement policy",
 			"C23":        "names are unique in a zone, and the class here has one; TestZones tries one with two",
 		},
-		CostPage: "../../docs/clouds/gcp.md",
-		Samples:  samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), Golden: golden(),
+		SparseFile: "testdata/sparse.golden",
+		CostPage:   "../../docs/clouds/gcp.md",
+		Samples:    samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), Golden: golden(),
 		ProviderIDs: []cloudtest.ProviderID{
 			{Form: "MCM", Value: "gce:///my-project/europe-west1-b/m-1", ID: "europe-west1-b/m-1"},
 			{Form: "Node", Value: "gce://my-project/europe-west1-b/m-1", ID: "europe-west1-b/m-1"},

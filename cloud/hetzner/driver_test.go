@@ -193,7 +193,8 @@ func harness(change map[string]any) cloudtest.Harness {
 			"C38":              "Hetzner's load balancers find their targets by a label selector, as the class's labels say",
 			"C39":              "Hetzner shows consoles as a screen (VNC) only",
 		},
-		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(),
+		SparseFile: "testdata/sparse.golden",
+		Samples:    samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(),
 		ProviderIDs: providerIDs(),
 		ProviderID: func(vm cloud.VM, c cloud.Class) (mcm, node string) {
 			return "hcloud:///" + c.Zone + "/" + vm.ID, "hcloud://" + vm.ID
@@ -206,7 +207,9 @@ func harness(change map[string]any) cloudtest.Harness {
 		Capacity: cloud.Capacity{Architecture: "amd64", Resources: map[string]string{
 			"cpu": "2", "memory": "4Gi", "ephemeral-storage": "40G", "pods": "110",
 		}},
-		Golden: &cloudtest.Golden{File: "testdata/create.golden", Class: goldenClass, Normalize: normalize},
+		Golden: &cloudtest.Golden{
+			File: "testdata/create.golden", Smallest: class(nil), Class: goldenClass, Normalize: normalize,
+		},
 	}
 }
 

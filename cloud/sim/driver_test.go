@@ -185,7 +185,7 @@ func scarce(c *sim.Cloud, proxy *cloudtest.Proxy, edits spec) map[string]cloudte
 	}
 	runs := func(spot bool) func(cloudtest.Call) bool {
 		return func(c cloudtest.Call) bool {
-			return c.Mutates && strings.Contains(c.Op, "/vms") && strings.Contains(string(c.Body), `"spot":true`) == spot
+			return strings.HasPrefix(c.Op, "POST ") && strings.HasSuffix(c.Op, "/vms") && strings.Contains(string(c.Body), `"spot":true`) == spot
 		}
 	}
 	none := func(capacity string) cloudtest.Reply {
@@ -340,8 +340,9 @@ func harness(edits spec, serve func(testing.TB, http.Handler) http.RoundTripper)
 			{Name: "smallest", Class: class("small", nil)},
 			{Name: "full", Class: class("full", full())},
 		},
-		Rules:   rules(),
-		Secrets: secrets(),
+		SparseFile: "testdata/sparse.golden",
+		Rules:      rules(),
+		Secrets:    secrets(),
 		Golden: &cloudtest.Golden{
 			File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput {
 				return class("full", full())

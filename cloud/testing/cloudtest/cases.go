@@ -142,5 +142,7 @@ func requests() []testCase {
 			scarceKinds,
 		},
 		{"C47", "Cost", "What calls cost is known for accounts of all sizes: a limit of calls is shared with others.", cost},
+		{"C48", "Sparse", "What a class leaves out is the cloud's to decide, or MCM's default; a zero that it gives is given.",
+			sparse},
 	}
 }

@@ -14,6 +14,8 @@ type Harness struct {
 	// once a part of some, and cleans up with t.Cleanup.
 	New func(t testing.TB) *Fixture
 
+	// SparseFile, relative to the test, shows what the cloud is asked for where a class leaves fields out (C48).
+	SparseFile string
 	// CostPage is the page, relative to the test, that shows what calls cost, counted beside 10 000 VMs of others; empty
 	// counts beside few and shows nothing (C47).
 	CostPage string
@@ -279,6 +281,8 @@ type Secret struct {
 type Golden struct {
 	File  string // relative to the test, e.g. testdata/create.golden
 	Class func(f *Fixture) cloud.ClassInput
+	// Smallest is a class of which C48 takes away what it can; empty is Fixture.Class.
+	Smallest cloud.ClassInput
 	// Normalize returns c as text without what changes from run to run, such as
 	// dates, signatures and generated ids; empty leaves c out.
 	Normalize func(c Call) string
