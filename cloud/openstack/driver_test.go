@@ -253,6 +253,7 @@ func harness(w way) cloudtest.Harness {
 			"C33":           "Nova takes no server away",
 			"C44/OtherZone": "the real services here have one zone", "C44/Name": "names are no keys: many may have one",
 			"C44/Failed": "real volumes and ports here do not fail when asked to; TestServerWithoutHostIsNotRecorded",
+			"C48":        "TestParity compares sparse classes with MCM's requests, on canned answers",
 			"C45":        "real services finish in their time, and nothing holds them",
 			"C47":        "VMs of others are in other projects, which no call of this one reads; C34 counts those of a machine",
 			"C46":        "the real services here have room; TestNoHostOfOneClass tries groups and images on canned answers",

@@ -168,6 +168,40 @@ func nameTaken(k *kit) {
 	k.whole(before, m, a)
 }
 
+// lasting is C49: an answer that passes by itself leaves no trace once it has passed, and one that a person has to mend
+// stays one until then, and ends with it.
+func lasting(k *kit) {
+	for _, row := range k.h.Errors {
+		if row.Op != "create" {
+			continue
+		}
+		name := "Person_"
+		if passes(&cloud.Error{Code: row.Code}) || row.Code == cloud.Exhausted || row.Code == cloud.TokenUsed {
+			name = "Time_"
+		}
+		k.part(name+strings.ReplaceAll(row.Name, "/", "_"), func(k *kit) {
+			k.renew()
+			before, m, a := k.ledger(), k.machine(), k.account()
+			match := row.Match
+			if match == nil {
+				match = Mutating
+			}
+			answer := k.proxy.Inject(Fault{Kind: Answer, Match: match, Times: Forever, Reply: row.Reply})
+			for range 2 {
+				if _, err := m.attempt(a); cloud.CodeOf(err) != row.Code {
+					k.Errorf("create while the cloud answers so: got %v, want %v each time", err, row.Code)
+				}
+				k.pass(row.After)
+			}
+			answer.Undo()
+			m.token = randomID() // the engine begins a new attempt at the latest when the class changes
+			m.attempts(a)
+			m.running(a)
+			k.whole(before, m, a)
+		})
+	}
+}
+
 // parts are what a VM may still lack after the cloud has accepted it.
 func parts() []string { return []string{"Network", "Disk", "Import"} }
 
