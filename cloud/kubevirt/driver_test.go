@@ -83,7 +83,7 @@ func TestConformance(t *testing.T) {
 			"C19/Expired": "a token of a kubeconfig opens no session", "C19/MidFlow": "as C19/Expired",
 			"C44/Failed":  "a VM whose volume has failed is a failed VM, which its set replaces: C22/DataVolumeError",
 			"C47":         "an API server takes minutes for 10 000 VMs; C34 counts the calls of a machine among some",
-			"C48":         "TestGolden and TestNetworks compare sparse classes",
+			"C48":         "TestAccount/Template and TestAccount/Networks compare sparse classes",
 			"C45/Network": "an instance has its networks when its pod starts",
 			"C46/Spot":    "KubeVirt has no spot market", "C46/Regular": "KubeVirt has no spot market",
 			"C46/Group": "MCM's classes for KubeVirt name no group",

@@ -111,6 +111,7 @@ func harness(bug string, listen bool) cloudtest.Harness {
 				return c.Op + " " + body[name:strings.Index(body, `"VM"`)] + body[strings.Index(body, `"Tags"`):]
 			},
 		},
+		SparseFile: "testdata/reference-sparse.golden",
 		ProviderIDs: []cloudtest.ProviderID{
 			{Form: "MCM", Value: "reference:///r1/vm-1", ID: "vm-1"},
 			{Form: "node", Value: "reference:///z1/vm-1", ID: "vm-1"},
@@ -348,5 +349,8 @@ func bugs() []bug {
 		{"namesNoName", "C44", "want an error that names"},
 		{"finishesEarly", "C45", "want a wait"},
 		{"forgetsScope", "C46", "another kind of capacity"},
+		{"scansAll", "C47", "VMs of others"},
+		{"forgetsImage", "C48", "asked for something else"},
+		{"refusesForEver", "C49", "in some attempt: not in time"},
 	}
 }

@@ -114,6 +114,12 @@ func (a *account) vms(ctx context.Context, r cloud.Ref) ([]resource, error) {
 }
 
 func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	a.mu.Lock()
+	refused := a.refused
+	a.mu.Unlock()
+	if refused != nil && a.bug("refusesForEver") {
+		return cloud.VM{}, refused
+	}
 	if len(r.UserData) > a.d.Traits().UserDataMax && !a.bug("sendsAnySize") {
 		return cloud.VM{}, cloud.Errorf(cloud.Invalid, "check user data", "UserDataTooLarge", "%d bytes", len(r.UserData))
 	}
@@ -133,12 +139,12 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	}
 	nic, err := a.nic(ctx, r)
 	if err != nil {
-		return cloud.VM{}, err
+		return cloud.VM{}, a.remember(err)
 	}
 	want := a.wanted(r, nic)
 	var t resource
 	if err := a.call(ctx, "make", http.MethodPost, r.Class, "/vm", want, &t); err != nil {
-		return cloud.VM{}, err
+		return cloud.VM{}, a.remember(err)
 	}
 	err = a.call(ctx, "initialise", http.MethodPost, r.Class, "/vm/"+t.ID+"/init", nil, &t)
 	if err != nil && !a.bug("swallowsErrors") {
@@ -153,6 +159,14 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 		vm.RetryAfter = 5 * time.Second
 	}
 	return vm, nil
+}
+
+// remember keeps an error for the bug refusesForEver.
+func (a *account) remember(err error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused = err
+	return err
 }
 
 // wanted is the body of the request for a VM.

@@ -156,6 +156,7 @@ type account struct {
 	tokens  map[string]string // of the bug tokenInMemory
 	turn    int
 	closed  bool
+	refused error // of the bug refusesForEver
 }
 
 func (a *account) Close() error {
