@@ -92,6 +92,7 @@ func leftOver(k *kit) {
 		s, there := k.f.Scarce["Zone"]
 		k.needs(there, "Fixture.Scarce[Zone]")
 		before, m, a := k.ledger(), k.machine(), k.account()
+		m.records = true
 		defer k.runOut(a, m, s)()
 		m.ref.Class, m.zone, m.token = k.other(s), s.FreeZone, randomID()
 		was, is := cmp.Or(s.Zone, k.parse(k.f.Driver(), s.Class).Zone), cmp.Or(s.FreeZone, m.ref.Class.Zone)
