@@ -84,7 +84,7 @@ func TestConformance(t *testing.T) {
 		New: func(t testing.TB) *cloudtest.Fixture { return newEnv(t).fixture() },
 		Lacks: map[string]string{
 			"C10/Failed": "an instance that cannot be made vanishes with its operation; none stays as failed",
-			"C45":        "an instance is made whole, or not at all, by its operation, which Create waits for: TestOperationFails",
+			"C45":        "an instance is made whole, or not at all, by an operation that Create waits for: TestOperationFails",
 			"C46/Group":  "MCM's classes for GCP name no placement policy",
 			"C23":        "names are unique in a zone, and the class here has one; TestZones tries one with two",
 		},

@@ -190,7 +190,8 @@ func (a *account) leave(ctx context.Context, s *spec, r cloud.CreateRequest, vm 
 		}
 	}
 	e := cloud.Errorf(cloud.Unavailable, opCreate, "LeavesZone",
-		"VM %s found no node in zone %s and is being deleted; it is requested in zone %s when it has gone", vm.ID, vm.Zone, r.Zone)
+		"VM %s found no node in zone %s and is being deleted; it is requested in zone %s when it has gone", vm.ID, vm.Zone,
+		r.Zone)
 	e.RetryAfter = vmWait
 	return e
 }

@@ -185,7 +185,8 @@ func scarce(c *sim.Cloud, proxy *cloudtest.Proxy, edits spec) map[string]cloudte
 	}
 	runs := func(spot bool) func(cloudtest.Call) bool {
 		return func(c cloudtest.Call) bool {
-			return strings.HasPrefix(c.Op, "POST ") && strings.HasSuffix(c.Op, "/vms") && strings.Contains(string(c.Body), `"spot":true`) == spot
+			makes := strings.HasPrefix(c.Op, "POST ") && strings.HasSuffix(c.Op, "/vms")
+			return makes && strings.Contains(string(c.Body), `"spot":true`) == spot
 		}
 	}
 	none := func(capacity string) cloudtest.Reply {

@@ -169,7 +169,7 @@ func harness() cloudtest.Harness {
 			"C28":              "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",
 			"C42":              "no class keeps anything: the disks of a VM are destroyed with it",
 			"C38":              "vCenter has no load balancers",
-			"C39":              "vCenter keeps no text of a console; one goes to a file only where the template has a serial port",
+			"C39":              "vCenter keeps no text of a console; a file has one where the template has a serial port",
 		},
 		Samples: samples(),
 		Rules:   rules(),

@@ -97,8 +97,8 @@ const costHeading = "## Calls\n"
 func (k *kit) shown(page string, crowds []int, table [][]int) {
 	k.Helper()
 	var b strings.Builder
-	b.WriteString(costHeading + "\nRequests to the cloud, pages counted and logins left out, beside so many VMs of others " +
-		"in the same account and place\n(case C47 of the conformance kit writes and compares this table):\n\n")
+	b.WriteString(costHeading + "\nRequests to the cloud, pages counted and logins left out, beside so many VMs of " +
+		"others in the same account and place\n(case C47 of the conformance kit writes and compares this table):\n\n")
 	head, line := "| |", "|---|"
 	for _, n := range crowds {
 		head += fmt.Sprintf(" %s |", grouped(n))

@@ -197,8 +197,8 @@ const preamble = `# Conformance of the clouds
 
 Written by the conformance kit (` + "`make conformance CLOUD=x`" + `); do not edit. ` +
 	`A row is a cloud, a column a case (below).
-*ok*: tried and kept; *part*: some parts could not be tried; *–*: could not be tried; the reasons follow the table; *?*: the cloud was not
-tried since the case is there.
+*ok*: tried and kept; *part*: some parts could not be tried; *–*: could not be tried; the reasons follow the table;
+*?*: the cloud was not tried since the case is there.
 
 `
 

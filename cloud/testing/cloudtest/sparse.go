@@ -11,8 +11,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// sparse is C48: what a class leaves out is not sent. The smallest class is that of the fixture without what it need not
-// have. The optional fields are those of the golden class; each is given alone, and with its zero value. The file shows
+// sparse is C48: what a class leaves out is not sent. The smallest class is that of the fixture without what it need
+// not have. The optional fields are those of the golden class; each is given alone, and with its zero value. The file shows
 // the requests for the smallest class whole, and how each other differs from them.
 func sparse(k *kit) {
 	g := k.h.Golden
@@ -201,8 +201,8 @@ func zeroOf(v any) any {
 	return nil
 }
 
-// paths are those of all values in a tree, inner ones after what they are in. An element of a list has its number as its
-// name; only the first is looked at.
+// paths are those of all values in a tree, inner ones after what they are in. An element of a list has its number as
+// its name; only the first is looked at.
 func paths(v any, prefix []string) (all [][]string) {
 	children := map[string]any{}
 	switch v := v.(type) {

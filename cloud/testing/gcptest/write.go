@@ -33,7 +33,8 @@ func (c *Cloud) insert(q call) (map[string]any, *refusal) {
 	for _, s := range c.soldOut {
 		if s.Of(zone, q.body) {
 			v.fails = &failure{
-				"ZONE_RESOURCE_POOL_EXHAUSTED", "The zone '" + zone + "' does not have enough resources available to fulfill the request.",
+				"ZONE_RESOURCE_POOL_EXHAUSTED",
+				"The zone '" + zone + "' does not have enough resources available to fulfill the request.",
 			}
 		}
 	}
