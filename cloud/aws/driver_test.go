@@ -205,6 +205,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 		},
 		Elsewhere: class("large", spec{"machineType": "m6g.large"}),
 		Memory:    wrap.Offerings(0, wrap.Clock{}),
+		Scarce:    scarce(c, proxy, edits),
 		Interruptible: map[string]cloud.ClassInput{
 			"price": class("price", spec{"spotPrice": "0.5"}), "empty price": class("price", spec{"spotPrice": ""}),
 			"market": class("market", spec{"instanceMarketOptions": spec{"marketType": "spot"}}),
@@ -249,12 +250,42 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 					c.End(id, "Server.SpotInstanceTermination", "EC2 took it back")
 				}, Want: cloud.StateUnknown},
 			},
-			Boot:         func(_ testing.TB, id string) string { r, _ := c.Look(id); return strconv.Itoa(r.Boots) },
-			Console:      func(_ testing.TB, id, text string) string { return c.Print(id, text) },
+			Boot:    func(_ testing.TB, id string) string { r, _ := c.Look(id); return strconv.Itoa(r.Boots) },
+			Console: func(_ testing.TB, id, text string) string { return c.Print(id, text) },
+			FullPages: func(testing.TB) {
+				c.Change(func(s *ec2test.Settings) { s.PageSize = ec2test.DefaultSettings().PageSize })
+			},
 			HideNodeName: set(func(r *ec2test.Resource) { r.NoDNS = true }),
 			Revoke: func(testing.TB) {
 				c.Change(func(s *ec2test.Settings) { s.Accounts = nil })
 			},
+		},
+	}
+}
+
+// scarce is what EC2 runs out of. It answers a placement group that is full like a type that is sold out.
+func scarce(c *ec2test.Cloud, proxy *cloudtest.Proxy, edits spec) map[string]cloudtest.Scarcity {
+	with := func(more spec) cloud.ClassInput { return class("small", edit(edit(zoned(), edits), more)) }
+	runs := func(want bool, field string) func(cloudtest.Call) bool {
+		return func(c cloudtest.Call) bool {
+			return c.Op == "RunInstances" && strings.Contains(string(c.Body), field) == want
+		}
+	}
+	none := fails(500, "InsufficientInstanceCapacity", "We currently do not have sufficient capacity.")
+	spot := with(spec{"spotPrice": "0.5"})
+	return map[string]cloudtest.Scarcity{
+		"Spot":    {Class: spot, Free: with(nil), SellOut: proxy.Refuses(runs(true, "MarketType=spot"), none)},
+		"Regular": {Class: with(nil), Free: spot, SellOut: proxy.Refuses(runs(false, "MarketType=spot"), none)},
+		"Zone": {
+			Class: with(nil), Zone: "eu-west-1a", Free: with(nil), FreeZone: "eu-west-1b",
+			SellOut: func(testing.TB) func() {
+				c.Change(func(s *ec2test.Settings) { s.Capacity = map[string]int{"eu-west-1a/m5.large": 0} })
+				return func() { c.Change(func(s *ec2test.Settings) { s.Capacity = nil }) }
+			},
+		},
+		"Group": {
+			Class: with(spec{"placement": spec{"groupId": "pg-1"}}), Free: with(nil),
+			SellOut: proxy.Refuses(runs(true, "Placement.GroupId"), none),
 		},
 	}
 }
@@ -328,10 +359,14 @@ func harness(edits spec, where at) cloudtest.Harness {
 	return cloudtest.Harness{
 		New: func(t testing.TB) *cloudtest.Fixture { return fixture(t, edits, where, newClock()) },
 		Lacks: map[string]string{
-			"C10/Failed":  "EC2 has no failed instances: one that cannot run is terminated, which is C22/terminated",
-			"C19/Expired": sessions, "C19/MidFlow": sessions,
+			"C44/Failed": "RunInstances makes all or nothing", "C44/Name": "names are tags, which many may have",
+			"C45":              "RunInstances makes an instance with its volumes and interfaces, or nothing",
+			"C46/Accelerators": "the instance type says how many there are",
+			"C10/Failed":       "EC2 has no failed instances: one that cannot run is terminated, which is C22/terminated",
+			"C19/Expired":      sessions, "C19/MidFlow": sessions,
 		},
-		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),
+		SparseFile: "testdata/sparse.golden",
+		Samples:    samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),
 		Volumes: volumes(),
 		Golden:  golden(),
 		ProviderID: func(vm cloud.VM, _ cloud.Class) (mcm, node string) {
@@ -351,7 +386,7 @@ var given = regexp.MustCompile(`\b(eni|i|vol)-0[0-9a-f]{16}\b`)
 func golden() *cloudtest.Golden {
 	seen := map[string]bool{}
 	return &cloudtest.Golden{
-		File: "testdata/create.golden",
+		File: "testdata/create.golden", Smallest: class("small", nil),
 		Class: func(*cloudtest.Fixture) cloud.ClassInput {
 			clear(seen)
 			return class("full", full())
@@ -401,8 +436,10 @@ func wrapped() cloudtest.Harness {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	counted := harness(nil, inProcess)
+	counted.CostPage = "../../docs/clouds/aws.md"
 	cloudtest.RunAll(t, map[string]cloudtest.Harness{
-		"Plain": harness(nil, inProcess), "Finishing": harness(finishing(), inProcess), "OverHTTP": harness(nil, overHTTP),
+		"Plain": counted, "Finishing": harness(finishing(), inProcess), "OverHTTP": harness(nil, overHTTP),
 		"Wrapped": wrapped(),
 	})
 }

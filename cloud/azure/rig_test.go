@@ -1,6 +1,7 @@
 package azure_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -176,6 +177,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 		},
 		Elsewhere: with(spec{"hardwareProfile": spec{"vmSize": otherSize}}),
 		Memory:    wrap.Offerings(0, wrap.Clock{}),
+		Scarce:    b.scarce(proxy, edits),
 		Interruptible: map[string]cloud.ClassInput{
 			"Spot": with(spec{"priority": "Spot"}), "older than Spot": with(spec{"priority": "Low"}),
 		},
@@ -227,14 +229,84 @@ func (b *backend) backend(proxy *cloudtest.Proxy) cloudtest.Backend {
 				r.Deleted = b.now.Now().Add(-time.Hour)
 			}), Want: cloud.StateUnknown},
 		},
-		Boot:    func(_ testing.TB, id string) string { return strconv.Itoa(b.Look(id).Bootings) },
-		Console: func(_ testing.TB, id, text string) string { return b.Print(id, text) },
-		Fail:    fail,
-		Expire:  func(testing.TB) { b.Expire() },
+		Boot:     func(_ testing.TB, id string) string { return strconv.Itoa(b.Look(id).Bootings) },
+		Console:  func(_ testing.TB, id, text string) string { return b.Print(id, text) },
+		Fail:     fail,
+		FailPart: func(testing.TB) { b.Change(func(s *azuretest.Settings) { s.FailDisks = 1 }) },
+		Occupy:   b.occupy,
+		FullPages: func(testing.TB) {
+			b.Change(func(s *azuretest.Settings) { s.PageSize = azuretest.DefaultSettings().PageSize })
+		},
+		Late: map[string]func(testing.TB) func(){"Disk": func(testing.TB) func() {
+			b.Change(func(s *azuretest.Settings) { s.DisksHeld = true })
+			return func() { b.Change(func(s *azuretest.Settings) { s.DisksHeld = false }) }
+		}},
+		Expire: func(testing.TB) { b.Expire() },
 		Revoke: func(testing.TB) {
 			b.Change(func(s *azuretest.Settings) { s.Secrets = nil })
 			b.Expire()
 		},
+	}
+}
+
+// scarce is what Azure runs out of. A set of VMs has the hosts of one cluster, which may be full while others are not.
+func (b *backend) scarce(proxy *cloudtest.Proxy, edits spec) map[string]cloudtest.Scarcity {
+	class := func(more spec) cloud.ClassInput {
+		all := edit(spec{}, edits)
+		maps.Copy(all, more)
+		return with(all)
+	}
+	change := func(on, off func(s *azuretest.Settings)) func(testing.TB) func() {
+		return func(testing.TB) func() {
+			b.Change(on)
+			return func() { b.Change(off) }
+		}
+	}
+	zones := class(spec{"zone": nil, "zones": []int{1, 2}})
+	set := spec{"zone": nil, "availabilitySet": spec{"id": "/subscriptions/s/resourceGroups/machines/providers/" +
+		"Microsoft.Compute/availabilitySets/set"}}
+	return map[string]cloudtest.Scarcity{
+		"Spot": {
+			Class: class(spec{"priority": "Spot"}), Free: class(nil),
+			SellOut: change(func(s *azuretest.Settings) { s.NoSpot = map[string]bool{smallSize: true} },
+				func(s *azuretest.Settings) { s.NoSpot = nil }),
+		},
+		"Regular": {
+			Class: class(nil), Free: class(spec{"priority": "Spot"}),
+			SellOut: change(func(s *azuretest.Settings) { s.Quota = -1 }, func(s *azuretest.Settings) { s.Quota = 0 }),
+		},
+		"Zone": {
+			Class: zones, Zone: "1", Free: zones, FreeZone: "2",
+			SellOut: change(func(s *azuretest.Settings) { s.Capacity = map[string]int{"1/" + smallSize: 0} },
+				func(s *azuretest.Settings) { s.Capacity = nil }),
+		},
+		"Group": {
+			Class: class(set), Free: class(spec{"zone": nil}),
+			SellOut: proxy.Refuses(func(c cloudtest.Call) bool {
+				return c.Op == "PUT virtualMachines" && bytes.Contains(c.Body, []byte("availabilitySet"))
+			}, cloudtest.Reply{
+				Status: http.StatusConflict,
+				Body:   `{"error":{"code":"AllocationFailed","message":"Allocation failed in the availability set."}}`,
+			}),
+		},
+	}
+}
+
+// occupy gives the names of a machine's VM, interface and disk to things of somebody else.
+func (b *backend) occupy(_ testing.TB, name string) (free func()) {
+	theirs := map[string]string{
+		azuretest.TypeVM: name, azuretest.TypeNIC: name + "-nic", azuretest.TypeDisk: name + "-os-disk",
+	}
+	for kind, name := range theirs {
+		b.Add(azuretest.Resource{
+			Type: kind, Name: name, Tags: map[string]string{}, Made: b.now.Now().Add(-time.Hour), Address: "10.9.9.9",
+			Properties: map[string]any{"hardwareProfile": map[string]any{"vmSize": otherSize}},
+		})
+	}
+	return func() {
+		for kind, name := range theirs {
+			b.Remove(kind, name)
+		}
 	}
 }
 

@@ -84,9 +84,13 @@ func TestConformance(t *testing.T) {
 		New: func(t testing.TB) *cloudtest.Fixture { return newEnv(t).fixture() },
 		Lacks: map[string]string{
 			"C10/Failed": "an instance that cannot be made vanishes with its operation; none stays as failed",
+			"C45":        "an instance is made whole, or not at all, by an operation that Create waits for: TestOperationFails",
+			"C46/Group":  "MCM's classes for GCP name no placement policy",
 			"C23":        "names are unique in a zone, and the class here has one; TestZones tries one with two",
 		},
-		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), Golden: golden(),
+		SparseFile: "testdata/sparse.golden",
+		CostPage:   "../../docs/clouds/gcp.md",
+		Samples:    samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), Golden: golden(),
 		ProviderIDs: []cloudtest.ProviderID{
 			{Form: "MCM", Value: "gce:///my-project/europe-west1-b/m-1", ID: "europe-west1-b/m-1"},
 			{Form: "Node", Value: "gce://my-project/europe-west1-b/m-1", ID: "europe-west1-b/m-1"},
@@ -156,6 +160,7 @@ func (w *env) fixture() *cloudtest.Fixture {
 		},
 		Elsewhere: class(spec{"machineType": "n2-standard-4"}),
 		Memory:    wrap.Offerings(0, wrap.Clock{}),
+		Scarce:    w.scarce(spot),
 		Interruptible: map[string]cloud.ClassInput{
 			"preemptible": class(preemptible), "spot": class(spot),
 		},
@@ -186,14 +191,63 @@ func (w *env) fixture() *cloudtest.Fixture {
 				w.state("REPAIRING", cloud.StateRunning), w.state("DEPROVISIONING", cloud.StateDeleting),
 				w.state("DELETED", cloud.StateUnknown),
 			},
-			Boot:     func(_ testing.TB, id string) string { return fmt.Sprint(w.Boots(id)) },
-			Console:  func(_ testing.TB, id, text string) string { return w.Write(id, text) },
-			Members:  func(testing.TB, string) []string { return w.Members() },
-			Undecide: func(testing.TB) { w.Unlabel(gcptest.Prefix + "on-termination") },
-			Expire:   func(testing.TB) { w.Expire() },
-			Revoke:   func(testing.TB) { w.Revoke() },
+			Boot:      func(_ testing.TB, id string) string { return fmt.Sprint(w.Boots(id)) },
+			Console:   func(_ testing.TB, id, text string) string { return w.Write(id, text) },
+			Members:   func(testing.TB, string) []string { return w.Members() },
+			Undecide:  func(testing.TB) { w.Unlabel(gcptest.Prefix + "on-termination") },
+			Occupy:    w.occupy,
+			FullPages: func(testing.TB) { w.SetPageSize(500) },
+			FailPart:  func(testing.TB) { w.LeaveDisks(); w.FailNext("ZONE_RESOURCE_POOL_EXHAUSTED", "no resources") },
+			Expire:    func(testing.TB) { w.Expire() },
+			Revoke:    func(testing.TB) { w.Revoke() },
 		},
 	}
+}
+
+// scarce is what Compute Engine runs out of, with the same words each time.
+func (w *env) scarce(spot spec) map[string]cloudtest.Scarcity {
+	sell := func(of func(zone string, body map[string]any) bool) func(testing.TB) func() {
+		return func(testing.TB) func() { return w.SellOut(gcptest.SoldOut{Of: of}) }
+	}
+	isSpot := func(body map[string]any) bool {
+		scheduling, _ := body["scheduling"].(map[string]any)
+		return scheduling["provisioningModel"] == "SPOT"
+	}
+	zones := class(spec{"zone": zone, "zones": []string{zoneC}})
+	gpu := func(count int) cloud.ClassInput {
+		return class(spec{
+			"machineType": "n2-standard-4", "scheduling": spec{"onHostMaintenance": "TERMINATE"},
+			"gpu": spec{"acceleratorType": "nvidia-tesla-t4", "count": count},
+		})
+	}
+	return map[string]cloudtest.Scarcity{
+		"Spot": {
+			Class: class(spot), Free: class(nil),
+			SellOut: sell(func(_ string, body map[string]any) bool { return isSpot(body) }),
+		},
+		"Regular": {
+			Class: class(nil), Free: class(spot),
+			SellOut: sell(func(_ string, body map[string]any) bool { return !isSpot(body) }),
+		},
+		"Zone": {
+			Class: zones, Zone: zone, Free: zones, FreeZone: zoneC,
+			SellOut: sell(func(where string, _ map[string]any) bool { return where == zone }),
+		},
+		"Accelerators": {
+			Class: gpu(4), Free: gpu(1),
+			SellOut: sell(func(_ string, body map[string]any) bool {
+				return strings.Contains(fmt.Sprint(body["guestAccelerators"]), "acceleratorCount:4")
+			}),
+		},
+	}
+}
+
+// occupy gives the name of a machine to an instance and a disk of somebody else.
+func (w *env) occupy(_ testing.TB, name string) (free func()) {
+	vm := w.AddVM(gcptest.SeedVM{Zone: zone, Name: name})
+	disk := zone + "/" + name
+	w.AddNamedDisk(disk)
+	return func() { w.Remove(vm); w.Remove(disk) }
 }
 
 func (w *env) state(status string, want cloud.State) cloudtest.VMState {

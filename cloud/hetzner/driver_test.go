@@ -102,6 +102,7 @@ func fixture(t testing.TB, change map[string]any) *cloudtest.Fixture {
 		Others:        map[string]cloud.ClassInput{"other cluster": with(map[string]any{"cluster": "shoot--a--c"})},
 		Elsewhere:     with(map[string]any{"serverType": "cx33"}),
 		Memory:        wrap.Offerings(0, wrap.Clock{}),
+		Scarce:        r.scarce(with),
 		Tagged:        with(map[string]any{"labels": map[string]string{"team": "a", "tier": "1"}}),
 		Retagged:      with(map[string]any{"labels": map[string]string{"team": "b", "stage": "x"}}),
 		ManyAddresses: with(map[string]any{"networks": []string{"storage"}}),
@@ -119,6 +120,15 @@ func fixture(t testing.TB, change map[string]any) *cloudtest.Fixture {
 			Hide: func(_ testing.TB, d time.Duration) {
 				r.Change(func(s *hetznertest.Settings) { s.Hide = d })
 			},
+			Occupy: r.occupy,
+			Late: map[string]func(testing.TB) func(){"Network": func(testing.TB) func() {
+				const late = time.Hour
+				r.Change(func(s *hetznertest.Settings) { s.Attach = late })
+				return func() {
+					r.Change(func(s *hetznertest.Settings) { s.Attach = time.Second })
+					r.Advance(late)
+				}
+			}},
 			Revoke: func(testing.TB) { r.Change(func(s *hetznertest.Settings) { s.Tokens = nil }) },
 			States: []cloudtest.VMState{
 				{Name: "off", Set: r.set("off"), Want: cloud.StateStopped},
@@ -132,6 +142,40 @@ func fixture(t testing.TB, change map[string]any) *cloudtest.Fixture {
 	}
 }
 
+// scarce is what Hetzner runs out of: a type in a location, and hosts for a group.
+func (r rig) scarce(with func(map[string]any) cloud.ClassInput) map[string]cloudtest.Scarcity {
+	return map[string]cloudtest.Scarcity{
+		"Zone": {
+			Class: with(nil), Free: with(map[string]any{"zone": "fsn1"}),
+			SellOut: func(testing.TB) func() {
+				refused := func(where ...string) {
+					r.Change(func(s *hetznertest.Settings) {
+						kind := s.Types["cx23"]
+						kind.Refused = where
+						s.Types = maps.Clone(s.Types)
+						s.Types["cx23"] = kind
+					})
+				}
+				refused("hel1")
+				return func() { refused() }
+			},
+		},
+		"Group": {
+			Class: with(map[string]any{"placementGroupPrefix": "spread-"}), Free: with(nil),
+			SellOut: func(testing.TB) func() {
+				r.Change(func(s *hetznertest.Settings) { s.NoSpread = true })
+				return func() { r.Change(func(s *hetznertest.Settings) { s.NoSpread = false }) }
+			},
+		},
+	}
+}
+
+// occupy puts somebody else's server of that name into the project.
+func (r rig) occupy(_ testing.TB, name string) (free func()) {
+	id := r.Put(hetznertest.Seed{Kind: cloud.KindVM, Name: name, Location: "hel1", Type: "cx23", Age: time.Hour})
+	return func() { r.SetStatus(id, "gone") }
+}
+
 // harness takes the driver through the kit with a class that has these fields changed.
 func harness(change map[string]any) cloudtest.Harness {
 	return cloudtest.Harness{
@@ -141,11 +185,16 @@ func harness(change map[string]any) cloudtest.Harness {
 			"C19/Expired": "a token has no session: it counts until somebody takes it away",
 			"C19/MidFlow": "a token has no session",
 			"C33":         "Hetzner takes no server away",
-			"C42":         "no class keeps anything: a server has no volumes of ours",
-			"C38":         "Hetzner's load balancers find their targets by a label selector, as the class's labels say",
-			"C39":         "Hetzner shows consoles as a screen (VNC) only",
+			"C44/Failed":  "nothing is made before a server, and nothing beside it has a state of failure",
+			"C45/Disk":    "a server has its disk when it is made", "C45/Import": "an image is there or the request is refused",
+			"C46/Spot": "Hetzner has no spot market", "C46/Regular": "Hetzner has no spot market",
+			"C46/Accelerators": "no server type has accelerators that are counted apart",
+			"C42":              "no class keeps anything: a server has no volumes of ours",
+			"C38":              "Hetzner's load balancers find their targets by a label selector, as the class's labels say",
+			"C39":              "Hetzner shows consoles as a screen (VNC) only",
 		},
-		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(),
+		SparseFile: "testdata/sparse.golden",
+		Samples:    samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(),
 		ProviderIDs: providerIDs(),
 		ProviderID: func(vm cloud.VM, c cloud.Class) (mcm, node string) {
 			return "hcloud:///" + c.Zone + "/" + vm.ID, "hcloud://" + vm.ID
@@ -158,7 +207,9 @@ func harness(change map[string]any) cloudtest.Harness {
 		Capacity: cloud.Capacity{Architecture: "amd64", Resources: map[string]string{
 			"cpu": "2", "memory": "4Gi", "ephemeral-storage": "40G", "pods": "110",
 		}},
-		Golden: &cloudtest.Golden{File: "testdata/create.golden", Class: goldenClass, Normalize: normalize},
+		Golden: &cloudtest.Golden{
+			File: "testdata/create.golden", Smallest: class(nil), Class: goldenClass, Normalize: normalize,
+		},
 	}
 }
 
@@ -166,8 +217,10 @@ func harness(change map[string]any) cloudtest.Harness {
 // one whose machines have floating IPs, which are a second thing to make and to lose.
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	servers := harness(nil)
+	servers.CostPage = "../../docs/clouds/hetzner.md"
 	cloudtest.RunAll(t, map[string]cloudtest.Harness{
-		"servers": harness(nil), "floating": harness(map[string]any{"floatingPoolName": "pool"}),
+		"servers": servers, "floating": harness(map[string]any{"floatingPoolName": "pool"}),
 	})
 }
 

@@ -23,7 +23,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	if err := cloud.Worst(opCreate, problems, cloud.BlocksCreate); err != nil {
 		return cloud.VM{}, err
 	}
-	return driverkit.Creation{
+	vm, err := driverkit.Creation{
 		Find: func(ctx context.Context) ([]cloud.VM, error) {
 			if a.isFirst(r) {
 				return nil, nil
@@ -35,6 +35,10 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 			return a.placed(ctx, s, r, vm)
 		},
 	}.Do(ctx, opCreate, r)
+	if vm.RetryAfter > 0 && r.ProviderID == "" && len(r.Class.NamedZones()) > 1 {
+		vm.ProviderID, vm.NodeProviderID = "", "" // a VM on record cannot be asked for in another zone
+	}
+	return vm, err
 }
 
 // isFirst reports whether this process has not asked for the VM of this attempt. Then it asks before it looks: the API
@@ -144,7 +148,10 @@ const (
 // shortage: at once if a quota refuses a part of the VM, and after a while if no node has room, since nodes that come
 // up look like it. The VM stays, and is taken when it is asked for again and has found its place.
 func (a *account) placed(ctx context.Context, s *spec, r cloud.CreateRequest, vm cloud.VM) (time.Duration, error) {
+	elsewhere := r.ProviderID == "" && r.Zone != "" && vm.Zone != r.Zone
 	switch {
+	case elsewhere && vm.State == cloud.StateDeleting, elsewhere && vm.Reason == unschedulable:
+		return 0, a.leave(ctx, s, r, vm)
 	case vm.State != cloud.StatePending && vm.State != cloud.StateUnknown:
 		return 0, nil
 	case vm.Reason == reasonQuota:
@@ -165,6 +172,28 @@ func (a *account) placed(ctx context.Context, s *spec, r cloud.CreateRequest, vm
 		e.Offering = &o
 	}
 	return 0, e
+}
+
+// leave removes a VM that found no node in its zone, for the machine to get one in another: it never ran, and it has
+// the machine's name.
+func (a *account) leave(ctx context.Context, s *spec, r cloud.CreateRequest, vm cloud.VM) error {
+	found, err := a.machines(ctx, opCreate, s, r.Ref)
+	if err != nil {
+		return driverkit.Restrict(err)
+	}
+	for _, m := range found {
+		if m.Metadata.Name != vm.ID || m.Metadata.Deleted != nil || m.Status.PrintableStatus != unschedulable {
+			continue
+		}
+		if _, err := a.client.remove(ctx, opCreate, machines, m.Metadata); err != nil {
+			return driverkit.Restrict(err)
+		}
+	}
+	e := cloud.Errorf(cloud.Unavailable, opCreate, "LeavesZone",
+		"VM %s found no node in zone %s and is being deleted; it is requested in zone %s when it has gone", vm.ID, vm.Zone,
+		r.Zone)
+	e.RetryAfter = vmWait
+	return e
 }
 
 // unscheduled returns since when the scheduler finds no node for a VM: now if it has found one meanwhile, and since

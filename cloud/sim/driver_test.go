@@ -125,6 +125,7 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 		},
 		Elsewhere:     class("large", spec{"instanceType": "large"}),
 		Memory:        wrap.Offerings(0, wrap.Clock{}),
+		Scarce:        scarce(c, proxy, edits),
 		Interruptible: map[string]cloud.ClassInput{"spot": class("spot", spec{"spot": true})},
 		Tagged:        class("tagged", tagged(edits, "team", "a", "stage", "test")),
 		Retagged:      class("tagged", tagged(edits, "team", "b", "cost", "7")),
@@ -167,6 +168,45 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 			Fail:    func(_ testing.TB, id string) { c.Fail(id, "BootFailed", "no disk to boot from") },
 			Revoke: func(testing.TB) {
 				c.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil })
+			},
+		},
+	}
+}
+
+// scarce is what the cloud runs out of.
+func scarce(c *sim.Cloud, proxy *cloudtest.Proxy, edits spec) map[string]cloudtest.Scarcity {
+	with := func(more spec) cloud.ClassInput {
+		all := maps.Clone(edits)
+		if all == nil {
+			all = spec{}
+		}
+		maps.Copy(all, more)
+		return class("small", all)
+	}
+	runs := func(spot bool) func(cloudtest.Call) bool {
+		return func(c cloudtest.Call) bool {
+			makes := strings.HasPrefix(c.Op, "POST ") && strings.HasSuffix(c.Op, "/vms")
+			return makes && strings.Contains(string(c.Body), `"spot":true`) == spot
+		}
+	}
+	none := func(capacity string) cloudtest.Reply {
+		return cloudtest.Reply{Status: http.StatusConflict, Body: `{"error":{"code":"` + sim.CodeInsufficientCapacity +
+			`","message":"no","region":"sim-1","zone":"sim-1a","instanceType":"small","capacityType":"` + capacity + `"}}`}
+	}
+	zones := with(spec{"zone": nil})
+	return map[string]cloudtest.Scarcity{
+		"Spot": {
+			Class: with(spec{"spot": true}), Free: with(spec{"spot": false}), SellOut: proxy.Refuses(runs(true), none("spot")),
+		},
+		"Regular": {
+			Class: with(spec{"spot": false}), Free: with(spec{"spot": true}),
+			SellOut: proxy.Refuses(runs(false), none("on-demand")),
+		},
+		"Zone": {
+			Class: zones, Zone: "sim-1a", Free: zones, FreeZone: "sim-1b",
+			SellOut: func(testing.TB) func() {
+				c.SetCapacity("sim-1a", "small", 0)
+				return func() { c.SetCapacity("sim-1a", "small", -1) }
 			},
 		},
 	}
@@ -292,14 +332,18 @@ func harness(edits spec, serve func(testing.TB, http.Handler) http.RoundTripper)
 		New: func(t testing.TB) *cloudtest.Fixture { return fixture(t, edits, serve) },
 		Lacks: map[string]string{
 			"C19/Expired": "the cloud has no sessions", "C19/MidFlow": "the cloud has no sessions",
-			"C42/Older": noneBefore, "C42/OlderInDeletion": noneBefore, "C42/Undecided": noneBefore,
+			"C44/Failed": "a VM is made with its parts, or not at all", "C44/Name": "names are tags, which many may have",
+			"C45": "a VM is made with its parts, or not at all", "C46/Group": "the cloud has no groups",
+			"C46/Accelerators": "the cloud has no accelerators",
+			"C42/Older":        noneBefore, "C42/OlderInDeletion": noneBefore, "C42/Undecided": noneBefore,
 		},
 		Samples: []cloudtest.Sample{
 			{Name: "smallest", Class: class("small", nil)},
 			{Name: "full", Class: class("full", full())},
 		},
-		Rules:   rules(),
-		Secrets: secrets(),
+		SparseFile: "testdata/sparse.golden",
+		Rules:      rules(),
+		Secrets:    secrets(),
 		Golden: &cloudtest.Golden{
 			File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput {
 				return class("full", full())

@@ -136,8 +136,8 @@ func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequ
 		return nil, cloud.Worst(opCreate, []cloud.Problem{{
 			Severity: cloud.BlocksCreate, Field: "metadata.name",
 			Message: fmt.Sprintf(
-				"is the name of a VM in folder %q that is not this machine's (%s); rename that VM or choose another folder",
-				s.Folder, stranger.ref.Value),
+				"%q is the name of a VM in folder %q that is not this machine's (%s); rename that VM or choose another folder",
+				r.Name, s.Folder, stranger.ref.Value),
 		}}, cloud.Warning)
 	case taken != "":
 		return nil, cloud.Errorf(cloud.Unavailable, opCreate, "NameTaken",

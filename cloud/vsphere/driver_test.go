@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/testing/cloudtest"
@@ -115,7 +116,14 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 			"another cluster": class("small", tags("c2", "node")), "another role": class("small", tags("c1", "other")),
 			"a longer cluster": class("small", tags("c11", "node")),
 		},
-		Elsewhere:   class("elsewhere", nil),
+		Elsewhere: class("elsewhere", nil),
+		Scarce: map[string]cloudtest.Scarcity{"Zone": {
+			Class: class("small", zoned()), Zone: "zone-a", Free: class("small", zoned()), FreeZone: "zone-b",
+			SellOut: func(testing.TB) func() {
+				s.FailTask("VirtualMachine.cloneVm", &types.InsufficientCpuResourcesFault{})
+				return func() {}
+			},
+		}},
 		Tagged:      class("tagged", tagged("team", "a", "stage", "test")),
 		Retagged:    class("tagged", tagged("team", "b", "cost", "7")),
 		Memory:      wrap.Offerings(0, wrap.Clock{}),
@@ -137,6 +145,7 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 			},
 			Boot:   s.boot,
 			Fail:   s.orphan,
+			Occupy: s.occupy,
 			Expire: s.expire,
 			Revoke: func(t testing.TB) { s.Revoke(); s.expire(t) },
 		},
@@ -147,13 +156,20 @@ func harness() cloudtest.Harness {
 	return cloudtest.Harness{
 		New: fixture,
 		Lacks: map[string]string{
-			"C33":      "vCenter takes no VM away",
-			"C16":      "vCenter has no eventual consistency: what a call made is in the inventory when it returns",
-			"C24/Many": "the simulator gives an address to one interface; TestAddresses tries many",
-			"C28":      "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",
-			"C42":      "no class keeps anything: the disks of a VM are destroyed with it",
-			"C38":      "vCenter has no load balancers",
-			"C39":      "vCenter keeps no text of a console; one goes to a file only where the template has a serial port",
+			"C44/Failed": "a clone that fails leaves nothing",
+			"C48":        "requests quote the template's devices; TestConformance/C05 and the tests of a step compare them",
+			"C45":        "a clone is a task that Create waits for, and its networks and disks are parts of it",
+			"C47":        "the simulated inventory is no measure of vCenter's calls; C34 counts those of a machine",
+			"C46/Spot":   "vCenter has no spot market", "C46/Regular": "vCenter has no spot market",
+			"C46/Group":        "the simulator places VMs without the rules of groups; TestShortageOfOneClass tries a datastore",
+			"C46/Accelerators": "MCM's classes for vSphere name none",
+			"C33":              "vCenter takes no VM away",
+			"C16":              "vCenter has no eventual consistency: what a call made is in the inventory when it returns",
+			"C24/Many":         "the simulator gives an address to one interface; TestAddresses tries many",
+			"C28":              "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",
+			"C42":              "no class keeps anything: the disks of a VM are destroyed with it",
+			"C38":              "vCenter has no load balancers",
+			"C39":              "vCenter keeps no text of a console; a file has one where the template has a serial port",
 		},
 		Samples: samples(),
 		Rules:   rules(),

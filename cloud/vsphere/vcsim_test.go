@@ -258,6 +258,21 @@ func (s *vcsim) seed(t testing.TB, seed cloudtest.Seed) string {
 	return id
 }
 
+// occupy makes a VM of somebody else with that name in the folder of the class.
+func (s *vcsim) occupy(t testing.TB, name string) (free func()) {
+	id := uuid.NewString()
+	task, err := s.Folder.CreateVM(t.Context(), types.VirtualMachineConfigSpec{
+		Name: name, Uuid: id, GuestId: "otherLinux64Guest", Files: &types.VirtualMachineFileInfo{VmPathName: "[LocalDS_0]"},
+	}, s.Pool, nil)
+	must(t, err)
+	must(t, task.Wait(t.Context()))
+	return func() {
+		task, err := s.handle(t, id).Destroy(t.Context())
+		must(t, err)
+		must(t, task.Wait(t.Context()))
+	}
+}
+
 // setFields tags a VM with custom attributes.
 func (s *vcsim) setFields(t testing.TB, vm types.ManagedObjectReference, tags map[string]string) {
 	t.Helper()

@@ -50,6 +50,8 @@ func TestConformance(t *testing.T) {
 			"C42": "no class keeps anything that is made with a VM",
 			"C38": "the cloud has no load balancers", "C39": "the cloud shows no consoles",
 			"C43": "the cloud has one account",
+			"C44": "a VM is made in one call, under a name that is free", "C45": "a VM is made with all that it has",
+			"C46": "the cloud has one stock", "C48": "the cloud ignores no field",
 		},
 		Samples: []cloudtest.Sample{{
 			Name: "smallest", Class: class(nil), Defaulted: class(map[string]any{"diskGiB": 20}).Spec,

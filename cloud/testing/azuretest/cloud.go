@@ -45,7 +45,8 @@ type Settings struct {
 	Settle   time.Duration // how long reads miss what is new
 	Reserved time.Duration // how long the interface of a VM that found no room stays, reserved for it; 0 is not at all
 
-	FailDisks int // how many of the next disks that are made of an image end as Failed
+	DisksHeld bool // disks stay in Creating
+	FailDisks int  // how many of the next disks that are made of an image end as Failed
 
 	Capacity map[string]int // VMs by "<zone>/<size>"; no entry is no limit
 	Quota    int            // regular VMs; 0 is no limit, less is none
@@ -118,6 +119,8 @@ type Cloud struct {
 	mu       sync.Mutex
 	settings Settings
 	all      map[string]*Resource // by type and name in small letters
+	order    []*Resource          // of all, see sorted
+	ordered  int                  // the serial number when it was sorted
 	serial   int
 	session  int
 	other    *Cloud // OtherSubscription; nil until it is asked for
@@ -141,6 +144,13 @@ func (c *Cloud) RemoveGroup() {
 	defer c.mu.Unlock()
 	c.settings.Group = ""
 	clear(c.all)
+}
+
+// Remove takes a resource out of the group, whoever made it.
+func (c *Cloud) Remove(kind, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.all, func(_ string, r *Resource) bool { return r.Type == kind && r.Name == name })
 }
 
 // Expire ends all sessions.
@@ -212,8 +222,14 @@ func (c *Cloud) add(r *Resource) {
 	c.all[key(r.Type, r.Name)] = r
 }
 
+// sorted are all resources in the order in which they were made. It is sorted again when one was added, which has a new
+// serial number, or removed.
 func (c *Cloud) sorted() []*Resource {
-	return slices.SortedFunc(maps.Values(c.all), func(x, y *Resource) int { return x.serial - y.serial })
+	if c.ordered != c.serial || len(c.order) != len(c.all) {
+		c.order = slices.SortedFunc(maps.Values(c.all), func(x, y *Resource) int { return x.serial - y.serial })
+		c.ordered = c.serial
+	}
+	return c.order
 }
 
 // settle lets happen what is due: VMs whose deletion was requested go, with what goes with them.

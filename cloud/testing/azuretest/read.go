@@ -64,8 +64,9 @@ func (c *Cloud) vmProperties(_ *call, r *Resource, view bool) map[string]any {
 		out["osProfile"] = os
 	}
 	var refs []any
+	name := strings.ToLower(r.Name)
 	for _, part := range c.sorted() {
-		if part.Type == TypeNIC && part.VM == strings.ToLower(r.Name) {
+		if part.VM == name && part.Type == TypeNIC {
 			refs = append(refs, map[string]any{
 				"id": c.id(TypeNIC, part.Name), "properties": map[string]any{"primary": true, "deleteOption": "Delete"},
 			})

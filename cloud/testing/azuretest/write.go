@@ -299,7 +299,7 @@ func (c *Cloud) attach(vm, there *Resource, id string) error {
 }
 
 func (c *Cloud) diskState(r *Resource) string {
-	if c.now().Before(r.Made.Add(c.settings.Boot)) {
+	if c.settings.DisksHeld || c.now().Before(r.Made.Add(c.settings.Boot)) {
 		return "Creating"
 	}
 	if r.FailedOf != "" {

@@ -132,5 +132,23 @@ func requests() []testCase {
 			"C43", "OtherAccount", "In another account a VM does not exist: that must not count as gone, or a fleet is lost " +
 				"and its VMs leak.", otherAccount,
 		},
+		{
+			"C44", "LeftOver", "What an earlier attempt left in another zone, or failed, or what has its name, must not keep " +
+				"a machine without a VM for ever.", leftOver,
+		},
+		{"C45", "Unfinished", "A VM whose network, disk or import is not there yet is no finished one.", unfinished},
+		{
+			"C46", "ScarceKinds", "A shortage of spot VMs, of a zone, a group or a count of accelerators stops nothing else.",
+			scarceKinds,
+		},
+		{"C47", "Cost", "What calls cost is known for accounts of all sizes: a limit of calls is shared with others.", cost},
+		{
+			"C48", "Sparse", "What a class leaves out is the cloud's to decide, or MCM's default; a zero that it gives is given.",
+			sparse,
+		},
+		{
+			"C49", "Lasting", "An answer that only a person can change waits for one; one that passes by itself is not final.",
+			lasting,
+		},
 	}
 }

@@ -14,6 +14,12 @@ type Harness struct {
 	// once a part of some, and cleans up with t.Cleanup.
 	New func(t testing.TB) *Fixture
 
+	// SparseFile, relative to the test, shows what the cloud is asked for where a class leaves fields out (C48).
+	SparseFile string
+	// CostPage is the page, relative to the test, that shows what calls cost, counted beside 10 000 VMs of others; empty
+	// counts beside few and shows nothing (C47).
+	CostPage string
+
 	// Lacks says why this cloud, or the server that stands for it, cannot show
 	// a case ("C19") or a part of one ("C19/Expired"). They appear as skipped,
 	// and in the matrix.
@@ -77,6 +83,10 @@ type Fixture struct {
 	// Memory keeps what is sold out from being asked for again, as the manager's
 	// decorator wrap.Offerings does (C32).
 	Memory cloud.Middleware
+
+	// Scarce are the kinds of capacity that the cloud can be out of apart: "Spot", "Regular", "Zone", "Group" and
+	// "Accelerators" (C44, C46).
+	Scarce map[string]Scarcity
 
 	// Interruptible are classes whose VMs the cloud may take away at any time, one of
 	// each form that it has, by form (C33).
@@ -184,6 +194,16 @@ type Backend struct {
 	// (C41). Nil: the answer of Harness.Errors stands for the cloud's.
 	SellOut func(t testing.TB) (restore func())
 
+	// FailPart lets the next thing that an attempt makes beside its VM, or before it, be accepted and then fail (C44).
+	FailPart func(t testing.TB)
+
+	// Occupy lets somebody else have the names of what Create makes for a machine of that name, until free is
+	// called (C44).
+	Occupy func(t testing.TB, machine string) (free func())
+
+	// Late keeps a part from VMs that are made from now on until arrive is called: "Network", "Disk" or "Import" (C45).
+	Late map[string]func(t testing.TB) (arrive func())
+
 	// Undecide takes from everything in the cloud what says that it stays, or goes, when its VM
 	// goes, as VMs have it that were made before that was recorded (C42).
 	Undecide func(t testing.TB)
@@ -200,6 +220,9 @@ type Backend struct {
 
 	// Revoke makes the credentials invalid (C19).
 	Revoke func(t testing.TB)
+
+	// FullPages makes pages as large as the cloud's own, where those of the tests are smaller (C47). Nil is allowed.
+	FullPages func(t testing.TB)
 
 	// PageSize is how many VMs one answer of a listing holds (C15).
 	PageSize int
@@ -258,6 +281,8 @@ type Secret struct {
 type Golden struct {
 	File  string // relative to the test, e.g. testdata/create.golden
 	Class func(f *Fixture) cloud.ClassInput
+	// Smallest is a class of which C48 takes away what it can; empty is Fixture.Class.
+	Smallest cloud.ClassInput
 	// Normalize returns c as text without what changes from run to run, such as
 	// dates, signatures and generated ids; empty leaves c out.
 	Normalize func(c Call) string

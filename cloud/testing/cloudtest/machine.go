@@ -1,6 +1,7 @@
 package cloudtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -21,6 +22,8 @@ type machine struct {
 	userData []byte
 	network  []cloud.Interface
 	tags     map[string]string
+	zone     string // that the VM is asked for in; empty leaves it to the class
+	records  bool   // a providerID is remembered as soon as Create returns one, as the engine does
 
 	mu  sync.Mutex
 	ref cloud.Ref
@@ -75,7 +78,8 @@ func (m *machine) checkpoint(_ context.Context, state string) error {
 // request is what Create gets.
 func (m *machine) request() cloud.CreateRequest {
 	return cloud.CreateRequest{
-		Ref: m.now(), Token: m.token, UserData: m.userData, Network: m.network, Tags: m.tags, Checkpoint: m.checkpoint,
+		Ref: m.now(), Token: m.token, UserData: m.userData, Network: m.network, Tags: m.tags, Zone: m.zone,
+		Checkpoint: m.checkpoint,
 	}
 }
 
@@ -84,12 +88,22 @@ func (m *machine) attempt(a cloud.Account) (cloud.VM, error) {
 	m.k.Helper()
 	for range 200 {
 		vm, err := a.Create(m.k.Context(), m.request())
+		if err == nil && m.records {
+			m.record(vm.ProviderID)
+		}
 		if err != nil || vm.RetryAfter == 0 {
 			return vm, err
 		}
 		m.k.pass(vm.RetryAfter)
 	}
 	return cloud.VM{}, cloud.Errorf(cloud.Unknown, "create", "Endless", "not finished after 200 calls")
+}
+
+// record remembers a providerID; an empty one is none.
+func (m *machine) record(providerID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ref.ProviderID = cmp.Or(providerID, m.ref.ProviderID)
 }
 
 // create calls Create until it succeeds; errors that pass are borne.

@@ -158,7 +158,7 @@ func (r Row) merge(old string) string {
 		switch {
 		case strings.HasPrefix(line, "| `"):
 			if name := between(line, "| `", "`"); name != r.Cloud {
-				rows[name] = line
+				rows[name] = padded(line)
 			}
 		case strings.HasPrefix(line, "- `"):
 			if between(line, "- `", "` ") != r.Cloud {
@@ -185,11 +185,20 @@ func (r Row) merge(old string) string {
 	return b.String()
 }
 
+// padded is the row of another cloud with a cell for each case that was added since it was written: not tried yet.
+func padded(line string) string {
+	ids, _ := Cases()
+	const borders = 2 // of the column with the cloud
+	missing := len(ids) + borders - strings.Count(line, "|")
+	return line + strings.Repeat(" ? |", max(missing, 0))
+}
+
 const preamble = `# Conformance of the clouds
 
 Written by the conformance kit (` + "`make conformance CLOUD=x`" + `); do not edit. ` +
 	`A row is a cloud, a column a case (below).
-*ok*: tried and kept; *part*: some parts could not be tried; *–*: could not be tried; the reasons follow the table.
+*ok*: tried and kept; *part*: some parts could not be tried; *–*: could not be tried; the reasons follow the table;
+*?*: the cloud was not tried since the case is there.
 
 `
 

@@ -63,6 +63,13 @@ func (p *Proxy) Inject(f Fault) *Injected {
 	return i
 }
 
+// Refuses returns what lets the cloud answer the calls that match with r, until restore is called.
+func (p *Proxy) Refuses(match func(Call) bool, r Reply) func(testing.TB) (restore func()) {
+	return func(testing.TB) func() {
+		return p.Inject(Fault{Kind: Answer, Match: match, Times: Forever, Reply: r}).Undo
+	}
+}
+
 // Calls returns what passed since the last Forget, in the order of arrival.
 func (p *Proxy) Calls() []Call {
 	p.mu.Lock()

@@ -63,6 +63,7 @@ func harness(bug string, listen bool) cloudtest.Harness {
 				},
 				Elsewhere:     class(map[string]any{"type": "large"}),
 				Memory:        wrap.Offerings(0, wrap.Clock{}),
+				Scarce:        s.scarce(),
 				Interruptible: map[string]cloud.ClassInput{"spot": class(map[string]any{"spot": true})},
 				Tagged: class(map[string]any{"tags": map[string]string{
 					"cluster": "c", "role": "node", "team": "a", "stage": "test",
@@ -110,6 +111,7 @@ func harness(bug string, listen bool) cloudtest.Harness {
 				return c.Op + " " + body[name:strings.Index(body, `"VM"`)] + body[strings.Index(body, `"Tags"`):]
 			},
 		},
+		SparseFile: "testdata/reference-sparse.golden",
 		ProviderIDs: []cloudtest.ProviderID{
 			{Form: "MCM", Value: "reference:///r1/vm-1", ID: "vm-1"},
 			{Form: "node", Value: "reference:///z1/vm-1", ID: "vm-1"},
@@ -343,5 +345,12 @@ func bugs() []bug {
 		{"recordsNothing", "C42", "is still listed"},
 		{"namesNoScope", "C43", "names no scope"},
 		{"namesOneScope", "C43", "two accounts have the scope"},
+		{"waitsForTheFailed", "C44", "in some attempt: not in time"},
+		{"namesNoName", "C44", "want an error that names"},
+		{"finishesEarly", "C45", "want a wait"},
+		{"forgetsScope", "C46", "another kind of capacity"},
+		{"scansAll", "C47", "VMs of others"},
+		{"forgetsImage", "C48", "asked for something else"},
+		{"refusesForEver", "C49", "in some attempt: not in time"},
 	}
 }

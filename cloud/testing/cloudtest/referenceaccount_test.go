@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"fmt"
 	"iter"
 	"maps"
 	"net/http"
@@ -113,6 +114,12 @@ func (a *account) vms(ctx context.Context, r cloud.Ref) ([]resource, error) {
 }
 
 func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	a.mu.Lock()
+	refused := a.refused
+	a.mu.Unlock()
+	if refused != nil && a.bug("refusesForEver") {
+		return cloud.VM{}, refused
+	}
 	if len(r.UserData) > a.d.Traits().UserDataMax && !a.bug("sendsAnySize") {
 		return cloud.VM{}, cloud.Errorf(cloud.Invalid, "check user data", "UserDataTooLarge", "%d bytes", len(r.UserData))
 	}
@@ -132,12 +139,12 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	}
 	nic, err := a.nic(ctx, r)
 	if err != nil {
-		return cloud.VM{}, err
+		return cloud.VM{}, a.remember(err)
 	}
 	want := a.wanted(r, nic)
 	var t resource
 	if err := a.call(ctx, "make", http.MethodPost, r.Class, "/vm", want, &t); err != nil {
-		return cloud.VM{}, err
+		return cloud.VM{}, a.remember(err)
 	}
 	err = a.call(ctx, "initialise", http.MethodPost, r.Class, "/vm/"+t.ID+"/init", nil, &t)
 	if err != nil && !a.bug("swallowsErrors") {
@@ -147,7 +154,19 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 		_ = a.call(ctx, "wait", http.MethodGet, r.Class, "/vm/"+t.ID, nil, &t)
 		time.Sleep(10 * time.Millisecond)
 	}
-	return a.vm(r.Class, t), nil
+	vm := a.vm(r.Class, t)
+	if t.Lacks != "" && !a.bug("finishesEarly") {
+		vm.RetryAfter = 5 * time.Second
+	}
+	return vm, nil
+}
+
+// remember keeps an error for the bug refusesForEver.
+func (a *account) remember(err error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused = err
+	return err
 }
 
 // wanted is the body of the request for a VM.
@@ -163,6 +182,7 @@ func (a *account) wanted(r cloud.CreateRequest, nic string) resource {
 	t := resource{
 		Token: r.Token, VM: nic, Tags: tags, UserData: r.UserData,
 		Type: sp.Type, Zone: cmp.Or(r.Zone, sp.Zone), Name: sp.Image, Network: r.Network, Keep: sp.Keep,
+		Market: market(sp),
 	}
 	switch a.d.bug {
 	case "ignoresToken":
@@ -187,7 +207,20 @@ func (a *account) wanted(r cloud.CreateRequest, nic string) resource {
 	return t
 }
 
-// nic makes the interface, under a name that it notes down first.
+// market is what a VM of a class competes for.
+func market(sp spec) string {
+	switch {
+	case sp.Spot:
+		return "spot"
+	case sp.Group != "":
+		return "group " + sp.Group
+	case sp.GPUs > 0:
+		return fmt.Sprintf("%d GPUs", sp.GPUs)
+	}
+	return "regular"
+}
+
+// nic makes the interface, under a name that it notes down first. One that has failed is given up.
 func (a *account) nic(ctx context.Context, r cloud.CreateRequest) (string, error) {
 	name := r.State
 	if name == "" {
@@ -199,6 +232,18 @@ func (a *account) nic(ctx context.Context, r cloud.CreateRequest) (string, error
 	var t resource
 	err := a.call(ctx, "make", http.MethodPost, r.Class, "/interface", resource{Name: name, Tags: a.wanted(r, "").Tags},
 		&t)
+	if err == nil && t.Word == "FAILED" && !a.bug("waitsForTheFailed") {
+		if err := a.call(ctx, "delete", http.MethodDelete, r.Class, "/interface/"+t.ID, nil, &t); err != nil {
+			return "", err
+		}
+		if err := r.Checkpoint(ctx, ""); err != nil {
+			return "", cloud.Errorf(cloud.Unknown, "note down interface", "Checkpoint", "%w", err)
+		}
+		return "", cloud.Errorf(cloud.Unavailable, "make", "InterfaceFailed", "the interface of %s has failed", r.Name)
+	}
+	if err == nil && t.Word == "FAILED" {
+		return "", cloud.Errorf(cloud.Unavailable, "make", "InterfaceFailed", "the interface of %s has failed", r.Name)
+	}
 	return t.ID, err
 }
 
@@ -212,7 +257,9 @@ func (a *account) vm(c cloud.Class, t resource) cloud.VM {
 		ID: t.ID, ProviderID: "reference:///" + c.Region + "/" + t.ID, NodeProviderID: "reference:///" + c.Zone + "/" + t.ID,
 		Name: t.Tags["name"], OwnerID: t.Tags["owner"], NodeName: t.Host, State: states[t.Word], Reason: t.Word,
 		Region: c.Region, Zone: t.Zone, InstanceType: t.Type, Created: t.Created,
-		Addresses: []cloud.Address{{Kind: "InternalIP", Value: "10.0.0.1"}, {Kind: "InternalIP", Value: "fd00::1"}},
+	}
+	if t.Lacks != "network" {
+		vm.Addresses = []cloud.Address{{Kind: "InternalIP", Value: "10.0.0.1"}, {Kind: "InternalIP", Value: "fd00::1"}}
 	}
 	if vm.NodeName == "" {
 		vm.State = cloud.StatePending

@@ -30,6 +30,8 @@ type spec struct {
 	URL, Region, Zone, Type, Image string
 	NICs                           int
 	Spot                           bool
+	Group                          string // of which the hosts may be full
+	GPUs                           int
 	Keep                           bool // the disk outlives the VM
 	Pools                          []string
 	Tags                           map[string]string
@@ -62,7 +64,7 @@ func (d driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 		return c, problems
 	}
 	for name := range fields {
-		known := []string{"url", "region", "zone", "type", "image", "nics", "spot", "keep", "pools", "tags"}
+		known := []string{"url", "region", "zone", "type", "image", "nics", "spot", "group", "gpus", "keep", "pools", "tags"}
 		if !slices.Contains(known, strings.ToLower(name)) {
 			if d.bug == "rejectsUnknownFields" {
 				say(cloud.BlocksCreate, "."+name, "is unknown, remove it")
@@ -154,6 +156,7 @@ type account struct {
 	tokens  map[string]string // of the bug tokenInMemory
 	turn    int
 	closed  bool
+	refused error // of the bug refusesForEver
 }
 
 func (a *account) Close() error {
@@ -267,7 +270,11 @@ func (a *account) send(ctx context.Context, op, method, target, session string, 
 
 // classify turns an answer into an error. It does not repeat what the cloud says.
 func (a *account) classify(op string, resp *http.Response, answer []byte) error {
-	var said struct{ Code string }
+	var said struct {
+		Code string
+		Name string
+		Of   *cloud.Offering
+	}
 	_ = json.Unmarshal(answer, &said)
 	e := cloud.Errorf(cloud.Unknown, op, cmp.Or(said.Code, "Status"+fmt.Sprint(resp.StatusCode)),
 		"the cloud answers %d %s", resp.StatusCode, said.Code)
@@ -279,10 +286,19 @@ func (a *account) classify(op string, resp *http.Response, answer []byte) error 
 	}
 	switch {
 	case a.bug("knowsNoCodes"):
+	case said.Code == "NameTaken":
+		e.Code = cloud.Unavailable
+		if a.bug("namesNoName") {
+			break
+		}
+		e.Err = fmt.Errorf("%w: %s is taken", e.Err, said.Name)
 	case said.Code == "NoCapacity":
 		e.Code = cloud.Exhausted
 		if !a.bug("namesNoOffering") {
-			e.Offering = &cloud.Offering{Region: "r1", Zone: "z1", InstanceType: "small"}
+			e.Offering = cmp.Or(said.Of, &cloud.Offering{Region: "r1", Zone: "z1", InstanceType: "small"})
+			if a.bug("forgetsScope") {
+				e.Offering.CapacityType = ""
+			}
 		}
 	case resp.StatusCode == http.StatusUnauthorized:
 		e.Code = cloud.Denied

@@ -31,6 +31,8 @@ type resource struct {
 	Created            time.Time
 
 	Word, Host, Type, Zone, Token string // of VMs
+	Market                        string // what a VM competes for
+	Lacks                         string // what a VM has not got yet
 	UserData                      []byte
 	Network                       []cloud.Interface
 	Ready                         bool   // initialised
@@ -52,7 +54,11 @@ type server struct {
 	serial    int
 	pools     map[string][]member // by name
 	soldOut   bool
-	refused   map[string]bool // tokens whose requests were refused, and are for ever
+	short     func(t *resource) bool // what there is none of; nil is nothing
+	failNext  bool                   // the next interface fails
+	late      string                 // what VMs do not get yet
+	taken     string                 // a name that no VM may have
+	refused   map[string]bool        // tokens whose requests were refused, and are for ever
 	hide      time.Duration
 	hiding    time.Time // what is younger is hidden
 }
@@ -160,6 +166,21 @@ func (s *server) create(w http.ResponseWriter, r *http.Request, kind string) {
 			return
 		}
 	}
+	if kind == "vm" && s.short != nil && s.short(t) {
+		w.WriteHeader(http.StatusConflict)
+		_ = json.NewEncoder(w).Encode(map[string]any{"code": "NoCapacity", "of": cloud.Offering{
+			Region: "r1", Zone: t.Zone, InstanceType: t.Type, CapacityType: t.Market,
+		}})
+		return
+	}
+	if kind == "vm" && s.taken != "" && t.Tags["name"] == s.taken {
+		w.WriteHeader(http.StatusConflict)
+		_ = json.NewEncoder(w).Encode(map[string]any{"code": "NameTaken", "name": s.taken})
+		return
+	}
+	if kind == "interface" && s.failNext {
+		t.Word, s.failNext = "FAILED", false
+	}
 	if kind == "vm" && (s.soldOut || s.refused[t.Token]) {
 		s.refused[t.Token] = true
 		fail(w, http.StatusConflict, "NoCapacity", "no capacity")
@@ -213,6 +234,54 @@ func (s *server) settle() {
 	})
 }
 
+// sellOut lets there be no VM of which f is true.
+func (s *server) sellOut(f func(t *resource) bool) func(testing.TB) func() {
+	return func(testing.TB) func() {
+		s.locked(func() { s.short = f })
+		return func() { s.locked(func() { s.short = nil }) }
+	}
+}
+
+// scarce is what the cloud runs out of.
+func (s *server) scarce() map[string]cloudtest.Scarcity {
+	of := func(market string) func(testing.TB) func() {
+		return s.sellOut(func(t *resource) bool { return t.Market == market })
+	}
+	spot := class(map[string]any{"spot": true})
+	return map[string]cloudtest.Scarcity{
+		"Spot":    {Class: spot, Free: class(nil), SellOut: of("spot")},
+		"Regular": {Class: class(nil), Free: spot, SellOut: of("regular")},
+		"Zone": {
+			Class: class(nil), Zone: "z1", Free: class(nil), FreeZone: "z2",
+			SellOut: s.sellOut(func(t *resource) bool { return t.Zone == "z1" }),
+		},
+		"Group": {Class: class(map[string]any{"group": "g"}), Free: class(nil), SellOut: of("group g")},
+		"Accelerators": {
+			Class: class(map[string]any{"gpus": 4}), Free: class(map[string]any{"gpus": 1}), SellOut: of("4 GPUs"),
+		},
+	}
+}
+
+// occupy gives a name to somebody else's VM.
+func (s *server) occupy(t testing.TB, name string) (free func()) {
+	id := s.seed(t, cloudtest.Seed{Kind: cloud.KindVM, Untagged: true})
+	s.locked(func() { s.taken = name })
+	return func() {
+		s.locked(func() {
+			s.taken = ""
+			s.find(id).Gone = s.now
+		})
+	}
+}
+
+// without keeps a part from VMs.
+func (s *server) without(part string) func(testing.TB) func() {
+	return func(testing.TB) func() {
+		s.locked(func() { s.late = part })
+		return func() { s.locked(func() { s.late = "" }) }
+	}
+}
+
 func (s *server) remove(t *resource) {
 	switch {
 	case t.Kind != "vm":
@@ -230,7 +299,7 @@ func (s *server) change(w http.ResponseWriter, id string, f func(t *resource)) {
 	}
 	f(t)
 	s.settle()
-	_ = json.NewEncoder(w).Encode(t)
+	_ = json.NewEncoder(w).Encode(s.shown(t))
 }
 
 func (s *server) hidden(t *resource) bool {
@@ -242,8 +311,8 @@ func (s *server) shown(t *resource) resource {
 	c := *t
 	if c.Kind == "vm" && c.Word == "" {
 		c.Word = "RUNNING"
-		if s.now.Sub(c.Created) < boots {
-			c.Word = "BUILDING"
+		if s.now.Sub(c.Created) < boots || s.late != "" {
+			c.Word, c.Lacks = "BUILDING", s.late
 		}
 	}
 	if !c.Gone.IsZero() {
@@ -355,6 +424,11 @@ func (s *server) backend(p *cloudtest.Proxy) cloudtest.Backend {
 		SellOut: func(testing.TB) func() {
 			s.locked(func() { s.soldOut = true })
 			return func() { s.locked(func() { s.soldOut = false }) }
+		},
+		FailPart: func(testing.TB) { s.locked(func() { s.failNext = true }) },
+		Occupy:   s.occupy,
+		Late: map[string]func(testing.TB) func(){
+			"Network": s.without("network"), "Disk": s.without("disk"), "Import": s.without("import"),
 		},
 		UserData: func(_ testing.TB, id string) (data []byte) {
 			s.locked(func() { data = s.find(id).UserData })

@@ -51,6 +51,7 @@ type Cloud struct {
 	moving   map[string]*vm        // those whose state the clock changes
 	members  map[string]membership // of the instance groups, by <zone>/<name>
 	failures []failure
+	soldOut  []*SoldOut
 	leaves   bool // the disks of instances that cannot be made
 	warning  string
 

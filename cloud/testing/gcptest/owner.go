@@ -205,6 +205,47 @@ func (c *Cloud) FailNext(code, message string) {
 	c.failures = append(c.failures, failure{code, message})
 }
 
+// SoldOut is what a zone has none of.
+type SoldOut struct {
+	// Of reports whether a request for an instance in a zone is one for it.
+	Of func(zone string, body map[string]any) bool
+}
+
+// SellOut lets the operations of instances end for lack of capacity until restore is called.
+func (c *Cloud) SellOut(s SoldOut) (restore func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mine := &s
+	c.soldOut = append(c.soldOut, mine)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.soldOut = slices.DeleteFunc(c.soldOut, func(x *SoldOut) bool { return x == mine })
+	}
+}
+
+// Remove takes an instance or a disk out of the project, whoever made it.
+func (c *Cloud) Remove(at string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.vms, at)
+	delete(c.disks, at)
+}
+
+// AddNamedDisk puts a loose disk of that place, <zone>/<name>, into the project, which somebody else made.
+func (c *Cloud) AddNamedDisk(at string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disks[at] = &disk{at: at, made: c.options.Now(), body: map[string]any{"sizeGb": "10", "status": "READY"}}
+}
+
+// SetPageSize changes how many things a page of a listing holds at most.
+func (c *Cloud) SetPageSize(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.options.PageSize = n
+}
+
 // LeaveDisks lets instances that cannot be made leave their disks behind. It is invented: no report shows it, and
 // Google's documentation does not rule it out.
 func (c *Cloud) LeaveDisks() {

@@ -30,6 +30,14 @@ func (c *Cloud) insert(q call) (map[string]any, *refusal) {
 	if len(c.failures) > 0 {
 		v.fails, c.failures = &c.failures[0], c.failures[1:]
 	}
+	for _, s := range c.soldOut {
+		if s.Of(zone, q.body) {
+			v.fails = &failure{
+				"ZONE_RESOURCE_POOL_EXHAUSTED",
+				"The zone '" + zone + "' does not have enough resources available to fulfill the request.",
+			}
+		}
+	}
 	c.attachAll(v)
 	c.number(v)
 	c.vms[at], c.moving[at] = v, v

@@ -27,6 +27,8 @@ type Behaviour struct {
 	VolumeQuota string // how the API server refuses claims
 	PodQuota    string // how the API server refuses pods
 	NoNode      string // why the scheduler finds no node
+	// NoNodeFor are VMs for which it finds none: those whose spec has this text; empty is all.
+	NoNodeFor string
 
 	Binding  string // defaultNetworkInterface of KubeVirt's configuration; empty is bridge
 	NoBridge bool   // permitBridgeInterfaceOnPodNetwork is false
@@ -168,6 +170,15 @@ func unready(s *state, vm Object) (word string, failure []Object) {
 	return word, nil
 }
 
+// mustJSON is a part of an Object as text.
+func mustJSON(part any) string {
+	text, err := json.Marshal(part)
+	if err != nil {
+		panic(err) // it came as JSON
+	}
+	return string(text)
+}
+
 // held is virt-controller's word for a VM whose instance does not run, and what it notes about that; empty if
 // nothing keeps it from running.
 func (b Behaviour) held(s *state, vm Object) (word string, conditions []Object) {
@@ -175,7 +186,7 @@ func (b Behaviour) held(s *state, vm Object) (word string, conditions []Object) 
 	case b.PodQuota != "":
 		return "Starting", []Object{condition("Synchronized", "False", "FailedCreate",
 			"failed to create virtual machine pod: "+b.PodQuota)}
-	case b.NoNode != "":
+	case b.NoNode != "" && strings.Contains(mustJSON(vm.at("spec.template.spec")), b.NoNodeFor):
 		return "ErrorUnschedulable", []Object{condition("PodScheduled", "False", "Unschedulable", b.NoNode)}
 	}
 	for _, t := range vm.list("spec.dataVolumeTemplates") {

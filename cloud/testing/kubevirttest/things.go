@@ -80,6 +80,12 @@ func (n *Namespace) Put(ctx context.Context, t Thing, attachTo string) error {
 	return err
 }
 
+// Remove deletes a VM as somebody else would.
+func (n *Namespace) Remove(ctx context.Context, vm string) error {
+	_, err := n.call(ctx, http.MethodDelete, n.vms()+"/"+escape(vm), nil)
+	return err
+}
+
 // Set brings a VM into a state, by KubeVirt's word for it, and lets it show. A DataVolumeError is that of a volume that
 // has failed.
 func (n *Namespace) Set(ctx context.Context, name, word string) error {

@@ -40,6 +40,8 @@ func Harness(driver func(transport http.RoundTripper, s *Server) cloud.Driver) c
 			"C37": "the cloud cannot restart a VM", "C38": "the cloud has no load balancers",
 			"C39": "the cloud shows no consoles", "C42": "the cloud has VMs only",
 			"C43": "the cloud has one account",
+			"C44": "a VM is made in one call, under a name that is free", "C45": "a VM is made with all that it has",
+			"C46": "the cloud has one stock", "C48": "the cloud ignores no field",
 		},
 		Samples: []cloudtest.Sample{{Name: "plain", Class: testClass(nil)}},
 		Rules: []cloudtest.Rule{
