@@ -76,7 +76,7 @@ type Controller struct {
 	engine  *vm.Engine
 	drainer *drain.Drainer
 	gate    *hold.Gate
-	pruned  fresh.Dropped[prunedFields]
+	pruned  patch.Dropped[prunedFields]
 }
 
 // Collectors are the metrics that the controller has of its own.

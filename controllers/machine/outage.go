@@ -88,7 +88,8 @@ func (c *Controller) applyOutageProtection(ctx context.Context, p *pass, v decis
 	}
 	// No numbers that change during an outage: each change would be a write.
 	markProtected(p, found, fmt.Sprintf("%s; nodes %s became unhealthy within %s of each other, replacement paused for "+
-		"up to %s unless the VM is gone", what, found.Where(), brake.Duration(q.Window()), brake.Duration(c.Brake.OutageLimit)))
+		"up to %s unless the VM is gone", what, found.Where(), brake.Duration(q.Window()),
+		brake.Duration(c.Brake.OutageLimit)))
 	return decision{}, c.extendTimeout(ctx, p)
 }
 

@@ -32,7 +32,7 @@ func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
 	switch becomes := s.bounds.Frozen(is, s.overshoot); {
 	case is && !becomes:
 		return c.unfreeze(ctx, s)
-	case becomes && !is && !s.now.Before(s.memory.unfrozenUntil): // else a person has unfrozen it to create what is missing
+	case becomes && !is && !s.now.Before(s.memory.unfrozenUntil): // until then a person has it create what is missing
 		return c.freeze(ctx, s)
 	}
 	return nil

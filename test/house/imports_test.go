@@ -73,7 +73,8 @@ var parts = map[string]part{
 	"controllers/safety/brake": {ours: []string{"api", "controllers/internal"}, theirs: kubernetes},
 	"controllers/*": {ours: []string{
 		"api", "bootstrap", "bootstrap/*", "bootstrap/bootdata", "cloud", "controllers/internal",
-		"controllers/metrics", "controllers/safety/brake", "internal/fence", "internal/console", "internal/kubeconfig", "internal/naming",
+		"controllers/metrics", "controllers/safety/brake", "internal/fence", "internal/console", "internal/kubeconfig",
+		"internal/naming",
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{
 		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",

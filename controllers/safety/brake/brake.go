@@ -251,11 +251,11 @@ func surge(d *machinev1.MachineDeployment) int64 {
 	return int64(max(scaled, 0))
 }
 
-// Frozen reports whether a set with that many machines is to be frozen, where is tells if it is now.
+// Frozen reports whether a set with that many machines is to be frozen, or stays so if it already is.
 // One without machines never is.
-func (b Bounds) Frozen(is bool, machines int) bool {
+func (b Bounds) Frozen(already bool, machines int) bool {
 	count := int64(machines)
-	if is {
+	if already {
 		return count > b.Unfreeze && count > 0
 	}
 	return count >= b.Freeze && count > 0

@@ -120,7 +120,8 @@ func TestAroundCountsTheLargestGroup(t *testing.T) {
 	begin := time.Unix(100000, 0)
 	var losses []brake.Loss
 	for _, after := range []time.Duration{0, time.Minute, 2 * time.Minute, time.Hour, time.Hour + time.Minute} {
-		losses = append(losses, brake.Loss{Place: brake.Place{Zone: "a"}, Signs: map[string]time.Time{"Ready": begin.Add(after)}})
+		signs := map[string]time.Time{"Ready": begin.Add(after)}
+		losses = append(losses, brake.Loss{Place: brake.Place{Zone: "a"}, Signs: signs})
 	}
 	want := brake.Outage{Zone: "a", Nodes: 3}
 	if got := brake.Around(brake.Place{Zone: "a"}, losses, brake.Window, begin); got != want {
