@@ -29,7 +29,7 @@ func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
 	is := brake.IsFrozen(s.set)
 	defer func() { c.requeueWhileOvershooting(s) }()
 	s.overshoot = s.overshootCount()
-	switch becomes := s.bounds.Frozen(is, s.overshoot); {
+	switch becomes := s.bounds.Frozen(s.set, s.overshoot); {
 	case is && !becomes:
 		return c.unfreeze(ctx, s)
 	case becomes && !is && !s.now.Before(s.memory.unfrozenUntil): // until then a person has it create what is missing

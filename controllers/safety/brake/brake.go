@@ -196,16 +196,23 @@ const (
 // EventOrphansHeld is the reason of the Event on a MachineClass whose orphans are kept.
 const EventOrphansHeld = "OrphansHeld"
 
-// Orphans is the answer about the orphan VMs of an account, beside those that were removed recently.
-// Once they are held they stay so, down to the last one, until a person has decided about each.
-func Orphans(orphans, recent, vms int, held bool) Answer {
-	if orphans == 0 || !held && orphans+recent <= Expected(vms) {
+// OrphanVMs are numbers of VMs of an account.
+type OrphanVMs struct {
+	Orphans, All int
+	Removed      int  // recently, beside the orphans
+	Held         bool // they were held before, and a person has not decided about each yet
+}
+
+// Orphans is the answer about the orphan VMs of an account. Once they are held they stay so, down to
+// the last one.
+func Orphans(n OrphanVMs) Answer {
+	if n.Orphans == 0 || !n.Held && n.Orphans+n.Removed <= Expected(n.All) {
 		return Answer{Allowed: true}
 	}
 	return Answer{
 		Reason: EventOrphansHeld,
 		Message: fmt.Sprintf("%d of %d VMs have no machine, which is more than can be expected: each is kept until a "+
-			"person decides about it", orphans, vms),
+			"person decides about it", n.Orphans, n.All),
 	}
 }
 
@@ -253,9 +260,9 @@ func surge(d *machinev1.MachineDeployment) int64 {
 
 // Frozen reports whether a set with that many machines is to be frozen, or stays so if it already is.
 // One without machines never is.
-func (b Bounds) Frozen(already bool, machines int) bool {
+func (b Bounds) Frozen(set *machinev1.MachineSet, machines int) bool {
 	count := int64(machines)
-	if already {
+	if IsFrozen(set) {
 		return count > b.Unfreeze && count > 0
 	}
 	return count >= b.Freeze && count > 0

@@ -99,7 +99,11 @@ func TestFrozen(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.bounds.Frozen(tc.frozen, tc.machines); got != tc.want {
+			set := &machinev1.MachineSet{}
+			if tc.frozen {
+				machinev1.SetLabel(set, machinev1.FreezeLabel, FrozenLabel)
+			}
+			if got := tc.bounds.Frozen(set, tc.machines); got != tc.want {
 				t.Errorf("%s got %v, want %v", tc.reason, got, tc.want)
 			}
 		})

@@ -35,7 +35,7 @@ const (
 func (c *Controller) brake(ctx context.Context, o *observation, found []finding) ([]finding, error) {
 	h := o.undecided(found)
 	recent := o.group.removalsSince(o.rules.now.Add(-removalsAge), found)
-	answer := brake.Orphans(h.Count, recent, h.VMs, o.decided.held)
+	answer := brake.Orphans(brake.OrphanVMs{Orphans: h.Count, All: h.VMs, Removed: recent, Held: o.decided.held})
 	if answer.Allowed {
 		return found, c.publishHeld(ctx, o.group, o.resolved, nil, "")
 	}
