@@ -24,13 +24,13 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machinedeployment"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineset"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/node"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
 )
@@ -147,8 +147,8 @@ type setup struct {
 	thawedAt func() time.Time
 	// visits are the passes over nodes, which the answer to a Machine's hold waits for.
 	visits *hold.Visits
-	// permits bound how many machines of a pool are replaced at a time.
-	permits *permit.Permits
+	// brake decides how many machines are replaced or deleted at once.
+	brake *brake.Brake
 	// fallback is what is known of exhausted classes.
 	fallback *fallback.Memory
 	// evidence keeps consoles of machines that did not join; nil: none.
@@ -169,7 +169,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 	s := &setup{
 		Deps: d, mgr: mgr, running: APIGroupsOf(which), classes: class.New(d.Clouds), frozen: func() bool {
 			return false
-		}, visits: &hold.Visits{}, permits: permit.New(d.Client, d.Clock, d.Options.Machine.MaxReplacements),
+		}, visits: &hold.Visits{}, brake: d.Options.Machine.NewBrake(d.Client, d.Target, d.Clock),
 		fallback: fallback.NewMemory(d.Clock, d.Options.Machine.ResourceExhaustedRetry),
 	}
 	if d.Options.ConsoleEvidence {
@@ -216,7 +216,7 @@ func addMachine(s *setup) error {
 		Namespace: s.Namespace, Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock,
 		Fence:  s.Fence,
 		Events: s.Events(machineComponent), Options: options, Frozen: s.frozen, FreezeCause: s.cause,
-		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits, Permits: s.permits,
+		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits, Brake: s.brake,
 		Fallback: s.fallback, Evidence: s.evidence,
 	})
 	if err := s.registerMetrics(c.Collectors()); err != nil {
@@ -269,8 +269,7 @@ func addNode(s *setup) error {
 		Client: s.Client, Target: s.Target, Clock: s.Clock, Events: s.Events(machineComponent),
 		MachineCreationTimeout: s.Options.Machine.CreationTimeout, Visits: s.visits,
 		AnnotateDuringRollout: s.Options.AnnotateDuringRollout,
-		IgnoreOutages:         s.Options.Machine.IgnoreOutages, HoldLimit: s.Options.Machine.OutageLimit,
-		Permits: s.permits,
+		Brake:                 s.brake,
 	})
 	if err := s.registerMetrics(c.Collectors()); err != nil {
 		return err

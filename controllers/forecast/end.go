@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // heldBy is what keeps the controllers from doing anything; empty: nothing.
@@ -90,7 +90,7 @@ func (w *world) paused() string {
 // frozen is the name of a set that creates no Machines because it has too many; empty: none.
 func (w *world) frozen() string {
 	for _, m := range w.sets {
-		if freeze.IsFrozen(m.set) {
+		if brake.IsFrozen(m.set) {
 			return m.set.Name
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // A member is a set of the pool with its Machines.
@@ -63,7 +63,7 @@ func (w *world) scaleSet(m *member) {
 		return
 	}
 	missing := int(m.set.Spec.Replicas) - len(live(m.machines))
-	if missing > 0 && !blocked(m.set) {
+	if missing > 0 && brake.Create(m.set).Allowed {
 		for range missing {
 			w.create(m)
 		}
@@ -81,12 +81,6 @@ func (w *world) scaleSet(m *member) {
 func (w *world) keeps(m *member, failed *machinev1.Machine) bool {
 	paused := w.d != nil && rollout.PausedTo(w.d, m.set.Name)
 	return rollout.Preserved(failed, w.now) || paused && joining.FailedToJoin(failed)
-}
-
-// blocked reports whether a set creates no Machines.
-func blocked(set *machinev1.MachineSet) bool {
-	_, disabled := set.Labels[machinev1.ScaleUpDisabledLabel]
-	return disabled || freeze.IsFrozen(set)
 }
 
 // surplus returns the Machines that a set has beyond its replicas, by the ranking of its controller.

@@ -23,12 +23,11 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
 )
 
@@ -61,8 +60,8 @@ type Deps struct {
 	// Visits are the passes of the node controller, which a hold waits for; nil is
 	// that there are none.
 	Visits *hold.Visits
-	// Permits are shared with the node controller; nil: the Controller has its own.
-	Permits *permit.Permits
+	// Brake is shared with the node controller; nil: the Controller has its own.
+	Brake *brake.Brake
 	// Fallback is what is known of exhausted classes, shared with the controllers that choose
 	// classes for new Machines and report capacity; nil: the Controller has its own.
 	Fallback *fallback.Memory
@@ -76,15 +75,14 @@ type Controller struct {
 	classes *class.Resolver
 	engine  *vm.Engine
 	drainer *drain.Drainer
-	permits *permit.Permits
-	outages *outage.Detector
-	tracker *outage.Tracker
 	gate    *hold.Gate
-	pruned  fresh.Dropped[prunedFields]
+	pruned  patch.Dropped[prunedFields]
 }
 
 // Collectors are the metrics that the controller has of its own.
-func (c *Controller) Collectors() []prometheus.Collector { return []prometheus.Collector{c.tracker} }
+func (c *Controller) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{c.Brake.KeptMachines()}
+}
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
@@ -92,18 +90,15 @@ func New(d Deps) *Controller {
 	if d.Fallback == nil {
 		d.Fallback = fallback.NewMemory(d.Clock, d.Options.ResourceExhaustedRetry)
 	}
-	if d.Permits == nil {
-		d.Permits = permit.New(d.Client, d.Clock, d.Options.MaxReplacements)
+	if d.Brake == nil {
+		d.Brake = d.Options.NewBrake(d.Client, d.Target, d.Clock)
 	}
 	c := &Controller{
 		Deps:    d,
 		classes: class.New(d.Clouds),
 		engine:  vm.New(d.Clock, d.Fence.FormerLeader, d.Fallback),
-		permits: d.Permits,
-		tracker: outage.NewTracker(),
 		gate:    hold.New(hold.Deps{Client: d.Client, Clock: d.Clock, Events: d.Events}),
 	}
-	c.outages = newDetector(c)
 	if d.Target != nil {
 		c.drainer = drain.New(drain.Deps{Target: d.Target, Clock: d.Clock, Confirm: true})
 	}
@@ -153,7 +148,7 @@ func (c *Controller) finish(ctx context.Context, p *pass, failure error) {
 	if p.did.finalizerRemoved {
 		c.engine.Forget(machinev1.OwnerID(p.machine))
 		c.pruned.Forget(p.machine.UID)
-		c.outages.Forget(p.machine.UID)
+		c.Brake.Forget(p.machine.UID)
 	}
 }
 
@@ -238,7 +233,7 @@ const visitRetry = 200 * time.Millisecond
 func (c *Controller) held(ctx context.Context, m *machinev1.Machine) (bool, reconcile.Result, error) {
 	if machinev1.Held(m) {
 		c.engine.Forget(machinev1.OwnerID(m))
-		c.outages.Forget(m.UID)
+		c.Brake.Forget(m.UID)
 		c.untrackOutage(client.ObjectKeyFromObject(m))
 		if !machinev1.HoldAnswered(m) && c.Visits.Busy(m.Labels[machinev1.NodeLabel]) {
 			return true, reconcile.Result{RequeueAfter: visitRetry}, nil

@@ -14,7 +14,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 func TestMachineJoinsAndLeaves(t *testing.T) {
@@ -182,7 +182,7 @@ func TestOneUnhealthyMachineOfAPoolIsReplacedAtATime(t *testing.T) {
 		w.update(m)
 		w.setUnready(name)
 		_, _ = w.reconcile(name)
-		w.pass(outage.Window + time.Minute) // together they would be an outage
+		w.pass(brake.Window + time.Minute) // together they would be an outage
 	}
 	w.pass(11 * time.Minute)
 	for _, name := range []string{"a", "b"} {

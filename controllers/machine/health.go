@@ -54,15 +54,15 @@ func (c *Controller) checkHealth(ctx context.Context, p *pass) error {
 
 	// 4. An unhealthy machine is replaced when it is its turn.
 	if v.replaces {
-		ok, cause, err := c.permits.Take(ctx, p.machine)
+		turn, err := c.Brake.Replace(ctx, p.machine)
 		switch {
 		case err != nil:
 			return fmt.Errorf("look for machines being replaced: %w", err)
-		case ok:
+		case turn.Allowed:
 			p.did.transition = v.next
 		default:
-			p.did.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, cause}
-			requeueAfter(p, shortRetry)
+			p.did.waitsFor = &waiting{turn.Reason, turn.Message}
+			requeueAfter(p, turn.Again)
 		}
 		return nil
 	}
@@ -145,7 +145,7 @@ type decision struct {
 	next *transition // nil: nothing changes
 	wait time.Duration
 	// replaces is set when next marks the machine as Failed so that it is
-	// replaced, which needs a permit.
+	// replaced, which waits for its turn.
 	replaces bool
 }
 

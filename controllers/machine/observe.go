@@ -14,8 +14,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/console"
 )
 
@@ -61,7 +61,7 @@ type outcomes struct {
 	warnings             []string             // about annotations that cannot be read
 	upkeep               map[string]vm.Upkeep // what is known of what belongs to the VM, by the condition that shows it
 	console              *console.Failure     // of the machine that did not join; nil: nothing is known
-	outage               outage.Outage        // that protects the machine; zero: none
+	outage               brake.Outage         // that protects the machine; zero: none
 	restartHealthTimeout bool
 
 	step             string        // MCM's name of the deletion step that the pass ends in

@@ -6,13 +6,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // While many nodes of a zone or a pool are unhealthy together, none of their
@@ -29,32 +28,6 @@ import (
 // which MCM waits for too. A machine that has not joined has no such timeout: its
 // annotation OutageObserved records when an outage last protected it.
 
-const (
-	// defaultOutageLimit is how long outages protect a machine unless the options say.
-	defaultOutageLimit = 2 * time.Hour
-	// shortestOutageCheck is how long it waits at least for the next look.
-	shortestOutageCheck = 15 * time.Second
-	// longestOutageCheck is how often at least an unhealthy machine looks for an outage.
-	longestOutageCheck = time.Minute
-	// checksPerTimeout is how often it does so within a health timeout, if that is short.
-	checksPerTimeout = 4
-)
-
-// newDetector returns the detector of outages among the machines of c.
-func newDetector(c *Controller) *outage.Detector {
-	d := outage.Deps{
-		Machines: c.Client, ClassZone: c.classZone,
-		NodeConditions: func(m *machinev1.Machine) []string {
-			s, _ := settingsOf(m, c.Options)
-			return s.nodeConditions
-		},
-	}
-	if c.Target != nil {
-		d.Nodes = c.Target.Client
-	}
-	return outage.NewDetector(d)
-}
-
 // classZone is the zone that the class of m names, empty if it names none.
 func (c *Controller) classZone(ctx context.Context, m *machinev1.Machine) string {
 	r, err := c.classes.Resolve(ctx, c.Client, m.Namespace, m.Spec.Class.Name)
@@ -69,38 +42,59 @@ func (c *Controller) classZone(ctx context.Context, m *machinev1.Machine) string
 	return ""
 }
 
-// findOutage returns the outage where the machine is, if there is one.
-func (c *Controller) findOutage(ctx context.Context, p *pass) (outage.Outage, error) {
-	return c.outages.Find(ctx, outage.Query{
-		Machine: p.machine, Node: p.node, Now: p.seen.now, Window: p.seen.settings.outageWindow(), Limit: c.outageLimit(),
-		Recheck: p.seen.settings.outageCheck(),
-	})
+// findOutage asks the brake for an outage where the machine is.
+func (c *Controller) findOutage(ctx context.Context, p *pass) (brake.Outage, brake.Query, error) {
+	q := brake.Query{
+		Machine: p.machine, Node: p.node, Health: p.seen.settings.health, ClassZone: c.classZone,
+		NodeConditions: func(m *machinev1.Machine) []string {
+			s, _ := settingsOf(m, c.Options)
+			return s.nodeConditions
+		},
+	}
+	found, err := c.Brake.Outage(ctx, q)
+	return found, q, err
 }
 
 // applyOutageProtection returns what becomes of a machine in an outage: nothing,
 // unless the cloud reports that its VM is gone. Without outage it returns v.
 func (c *Controller) applyOutageProtection(ctx context.Context, p *pass, v decision) (decision, error) {
 	if !atRisk(p, v) {
-		c.outages.Forget(p.machine.UID)
+		c.Brake.Forget(p.machine.UID)
 		return v, nil
 	}
-	if c.Options.IgnoreOutages || c.protectionExpired(p) {
+	since := unhealthySince(p)
+	if c.Brake.IgnoreOutages || p.seen.now.Sub(since) > c.Brake.OutageLimit {
 		return v, nil
 	}
-	requeueAfter(p, p.seen.settings.outageCheck())
-	found, err := c.findOutage(ctx, p)
+	found, q, err := c.findOutage(ctx, p)
+	requeueAfter(p, q.Again())
 	if err != nil {
 		return v, err
 	}
-	if found.Scope == outage.None {
+	if found == (brake.Outage{}) {
 		return waitAfterOutage(p, v), nil
 	}
-	if replacementDue(p, v) && c.vmGone(ctx, p) {
-		return dueDecision(p, v), nil
+	due := v.next != nil || !later(since, p.seen.settings.thawed).Add(p.seen.settings.health).After(p.seen.now)
+	if due && c.vmGone(ctx, p, q.Again()) {
+		if v.next == nil {
+			v = healthTimedOut(p.machine, p.seen.settings) // however often its timeout started again
+		}
+		return v, nil
 	}
-	markProtected(p, found, c.outageMessage(p, found))
+	what := fmt.Sprintf("Node %s does not exist", p.nodeName)
+	if p.node != nil {
+		what = fmt.Sprintf("Node %s is unhealthy: %s", p.node.Name,
+			unhealthyReason(p.node.Status.Conditions, p.seen.settings.nodeConditions))
+	}
+	// No numbers that change during an outage: each change would be a write.
+	markProtected(p, found, fmt.Sprintf("%s; nodes %s became unhealthy within %s of each other, replacement paused for "+
+		"up to %s unless the VM is gone", what, found.Where(), brake.Duration(q.Window()),
+		brake.Duration(c.Brake.OutageLimit)))
 	return decision{}, c.extendTimeout(ctx, p)
 }
+
+// extensionsPerTimeout is into how many parts a health timeout is divided, after each of which it starts again.
+const extensionsPerTimeout = 4
 
 // extendTimeout lets the timeout of a protected machine start again once a part
 // of it has passed.
@@ -110,10 +104,10 @@ func (c *Controller) extendTimeout(ctx context.Context, p *pass) error {
 	}
 	if !pending(p) {
 		began := p.machine.Status.CurrentStatus.LastUpdateTime.Time
-		p.did.restartHealthTimeout = p.seen.now.Sub(began) >= p.seen.settings.health/checksPerTimeout
+		p.did.restartHealthTimeout = p.seen.now.Sub(began) >= p.seen.settings.health/extensionsPerTimeout
 		return nil
 	}
-	if p.seen.now.Sub(outageObserved(p.machine)) < p.seen.settings.health/checksPerTimeout {
+	if p.seen.now.Sub(outageObserved(p.machine)) < p.seen.settings.health/extensionsPerTimeout {
 		return nil
 	}
 	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
@@ -162,33 +156,6 @@ func unhealthySince(p *pass) time.Time {
 	return since
 }
 
-// protectionExpired reports whether outages have protected the machine for as
-// long as they may.
-func (c *Controller) protectionExpired(p *pass) bool {
-	return p.seen.now.Sub(unhealthySince(p)) > c.outageLimit()
-}
-
-func (c *Controller) outageLimit() time.Duration {
-	if c.Options.OutageLimit > 0 {
-		return c.Options.OutageLimit
-	}
-	return defaultOutageLimit
-}
-
-// replacementDue reports whether MCM would replace the machine by now.
-func replacementDue(p *pass, v decision) bool {
-	return v.next != nil || !later(unhealthySince(p), p.seen.settings.thawed).Add(p.seen.settings.health).After(p.seen.now)
-}
-
-// dueDecision is the decision about a machine whose replacement is due, however
-// often its timeout started again.
-func dueDecision(p *pass, v decision) decision {
-	if v.next != nil {
-		return v
-	}
-	return healthTimedOut(p.machine, p.seen.settings)
-}
-
 // waitAfterOutage gives a machine that an outage kept from joining a whole health
 // timeout after the outage, as an Unknown one has.
 func waitAfterOutage(p *pass, v decision) decision {
@@ -209,21 +176,11 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// outageCheck is how often a machine with these settings looks for an outage
-// while it is unhealthy.
-func (s settings) outageCheck() time.Duration {
-	return min(max(s.health/checksPerTimeout, shortestOutageCheck), longestOutageCheck)
-}
-
-// outageWindow is how far apart losses may be. One that had been replaced before
-// the next came was lost alone.
-func (s settings) outageWindow() time.Duration { return min(s.health, outage.Window) }
-
 // vmGone asks the cloud whether the machine's VM is gone or will not run again by
 // itself. Then the machine is lost, outage or not. A cloud that does not answer
-// proves nothing.
-func (c *Controller) vmGone(ctx context.Context, p *pass) bool {
-	if c.outages.IsGone(p.machine.UID, p.seen.now.Add(-p.seen.settings.outageCheck())) {
+// proves nothing. It is asked once within again.
+func (c *Controller) vmGone(ctx context.Context, p *pass, again time.Duration) bool {
+	if c.Brake.IsGone(p.machine.UID, p.seen.now.Add(-again)) {
 		return true
 	}
 	found, err := c.engine.Get(ctx, c.vm(p))
@@ -236,52 +193,39 @@ func (c *Controller) vmGone(ctx context.Context, p *pass) bool {
 		gone = found.State == cloud.StateStopped || found.State == cloud.StateFailed || found.State == cloud.StateDeleting
 	}
 	if gone {
-		c.outages.MarkGone(p.machine.UID, p.seen.now)
+		c.Brake.MarkGone(p.machine.UID)
 	} else {
-		c.outages.Forget(p.machine.UID)
+		c.Brake.Forget(p.machine.UID)
 	}
 	return gone
-}
-
-// outageMessage says why the machine is not replaced. It holds no numbers that
-// change during an outage: each change would be a write.
-func (c *Controller) outageMessage(p *pass, found outage.Outage) string {
-	what := fmt.Sprintf("Node %s does not exist", p.nodeName)
-	if p.node != nil {
-		what = fmt.Sprintf("Node %s is unhealthy: %s", p.node.Name,
-			unhealthyReason(p.node.Status.Conditions, p.seen.settings.nodeConditions))
-	}
-	return fmt.Sprintf("%s; nodes %s became unhealthy within %s of each other, replacement paused for up to %s "+
-		"unless the VM is gone", what, found.Where(), outage.Duration(p.seen.settings.outageWindow()),
-		outage.Duration(c.outageLimit()))
 }
 
 // drainPausedByOutage reports whether the node is not to be drained yet: it is
 // unreachable together with others, so no kubelet would act on evictions, and its
 // pods may still run. The user can force the drain, and the drain timeout ends the pause.
 func (c *Controller) drainPausedByOutage(ctx context.Context, p *pass, late bool) (bool, error) {
-	if c.Options.IgnoreOutages || late || forceDeletion(p.machine) || !unreachable(p.node) {
+	if c.Brake.IgnoreOutages || late || forceDeletion(p.machine) || !unreachable(p.node) {
 		return false, nil
 	}
-	found, err := c.findOutage(ctx, p)
-	if err != nil || found.Scope == outage.None || c.vmGone(ctx, p) {
+	found, q, err := c.findOutage(ctx, p)
+	if err != nil || found == (brake.Outage{}) || c.vmGone(ctx, p, q.Again()) {
 		return false, err
 	}
 	markProtected(p, found, fmt.Sprintf("Node %s is unreachable: nodes %s became unhealthy within %s of each other; "+
 		"drain paused until the outage or the drain timeout is over", p.node.Name, found.Where(),
-		outage.Duration(p.seen.settings.outageWindow())))
-	requeueAfter(p, p.seen.settings.outageCheck())
+		brake.Duration(q.Window())))
+	requeueAfter(p, q.Again())
 	return true, nil
 }
 
 // markProtected records that an outage protects the machine, and why.
-func markProtected(p *pass, found outage.Outage, why string) {
+func markProtected(p *pass, found brake.Outage, why string) {
 	p.did.outage = found
 	p.did.waitsFor = &waiting{machinev1.ReasonOutage, why}
 }
 
 // protected reports whether an outage protects the machine in this pass.
-func protected(p *pass) bool { return p.did.outage.Scope != outage.None }
+func protected(p *pass) bool { return p.did.outage != (brake.Outage{}) }
 
 // unreachable reports whether the node's kubelet has not reported for a while.
 func unreachable(node *corev1.Node) bool {
@@ -300,43 +244,19 @@ func (c *Controller) trackOutage(ctx context.Context, p *pass) {
 		c.untrackOutage(key)
 		return
 	}
-	object, first := c.tracker.Add(key, outage.PoolOf(p.machine), func() client.Object {
-		return c.poolObject(ctx, p.machine)
-	})
+	object, first := c.Brake.Keep(ctx, p.machine)
 	if first {
 		c.Events.Event(object, corev1.EventTypeWarning, eventOutage, fmt.Sprintf(
 			"%d nodes %s became unhealthy within %s; replacement and drain paused for up to %s, except where the VM is gone",
-			p.did.outage.Nodes, p.did.outage.Where(), outage.Duration(p.seen.settings.outageWindow()),
-			outage.Duration(c.outageLimit())))
+			p.did.outage.Nodes, p.did.outage.Where(), brake.Duration(brake.Query{Health: p.seen.settings.health}.Window()),
+			brake.Duration(c.Brake.OutageLimit)))
 	}
 }
 
 // untrackOutage notes that no outage protects the machine of that name.
 func (c *Controller) untrackOutage(key types.NamespacedName) {
-	if object, last := c.tracker.Remove(key); last {
+	if object, last := c.Brake.Release(key); last {
 		c.Events.Event(object, corev1.EventTypeNormal, eventOutageOver,
 			"Outage over: replacement and drain of machines of this pool resumed")
 	}
-}
-
-// poolObject is the MachineDeployment of m, else its MachineSet, else m.
-func (c *Controller) poolObject(ctx context.Context, m *machinev1.Machine) client.Object {
-	set, deployment := &machinev1.MachineSet{}, &machinev1.MachineDeployment{}
-	switch {
-	case !c.ownerInto(ctx, m, machinev1.MachineSetKind, set):
-		return m
-	case !c.ownerInto(ctx, set, machinev1.MachineDeploymentKind, deployment):
-		return set
-	}
-	return deployment
-}
-
-// ownerInto reads the controller of o if it is of that kind.
-func (c *Controller) ownerInto(ctx context.Context, o client.Object, kind string, into client.Object) bool {
-	ref := metav1.GetControllerOf(o)
-	if ref == nil || ref.Kind != kind {
-		return false
-	}
-	err := c.Client.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: ref.Name}, into)
-	return err == nil && into.GetUID() == ref.UID
 }

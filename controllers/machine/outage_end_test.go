@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // endVM has the VM of a machine vanish.
@@ -27,7 +29,14 @@ func (w *env) endVM(name string) {
 
 // kept is what the metric says.
 func (w *env) kept() int {
-	return w.controller.tracker.Len()
+	all, sum := make(chan prometheus.Metric, 10), 0
+	w.controller.Brake.KeptMachines().Collect(all)
+	for range len(all) {
+		var m dto.Metric
+		w.Must((<-all).Write(&m))
+		sum += int(m.GetGauge().GetValue())
+	}
+	return sum
 }
 
 func (w *env) drainEvents() {
@@ -78,8 +87,8 @@ func TestFlappingNeighboursDoNotKeepADeadNodeForEver(t *testing.T) {
 
 func TestShortHealthTimeoutsNarrowTheWindow(t *testing.T) {
 	t.Parallel()
-	for health, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Hour: outage.Window} {
-		if got := (settings{health: health}).outageWindow(); got != want {
+	for health, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Hour: brake.Window} {
+		if got := (brake.Query{Health: health}).Window(); got != want {
 			t.Errorf("window %s with a health timeout of %s, want %s", got, health, want)
 		}
 	}

@@ -8,11 +8,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // Options are the manager's flags as far as machines go. A timeout of 0 is over at once.
@@ -26,7 +29,7 @@ type Options struct {
 	PVReattachTimeout    time.Duration
 	MaxEvictRetries      int32
 	// MaxReplacements is how many unhealthy machines of a pool are replaced at a time.
-	MaxReplacements permit.Limit
+	MaxReplacements brake.Limit
 	// RecordJoins has Machines record in status.conditions whether they joined in time.
 	RecordJoins bool
 	// NodeConditions make a machine unhealthy unless they are False.
@@ -44,7 +47,18 @@ type Options struct {
 }
 
 // ParseMaxReplacements reads a number from 1, or a percentage from 1% to 100%.
-func ParseMaxReplacements(text string) (permit.Limit, error) { return permit.ParseLimit(text) }
+func ParseMaxReplacements(text string) (brake.Limit, error) { return brake.ParseLimit(text) }
+
+// NewBrake returns the brake that these options ask for; rest may be nil.
+func (o Options) NewBrake(c client.Reader, rest *target.Cluster, clock clock.PassiveClock) *brake.Brake {
+	d := brake.Deps{
+		Client: c, Clock: clock, Limit: o.MaxReplacements, IgnoreOutages: o.IgnoreOutages, OutageLimit: o.OutageLimit,
+	}
+	if rest != nil {
+		d.Nodes = rest.Client
+	}
+	return brake.New(d)
+}
 
 // settings are the limits of one machine: its spec's, else the manager's.
 type settings struct {

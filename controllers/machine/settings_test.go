@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 func TestSettingsOf(t *testing.T) {
@@ -80,7 +81,9 @@ func TestSettingsOf(t *testing.T) {
 					MachineHealthTimeout: &metav1.Duration{Duration: -time.Minute},
 				}
 			},
-			check: func(s settings) bool { return s.health == 0 && s.outageCheck() == shortestOutageCheck }, warnings: 1,
+			check: func(s settings) bool {
+				return s.health == 0 && (brake.Query{Health: s.health}).Again() == 15*time.Second
+			}, warnings: 1,
 		},
 		"ZeroAnnotation": {
 			reason: "The annotation may be 0 as well.",

@@ -16,6 +16,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
@@ -55,7 +56,7 @@ type Controller struct {
 	ownSets        *fresh.Dependents // the same for the sets
 	gate           *hold.Gate
 	batch          *watch.Batch // of reconciles that sets and machines ask for; nil without a manager
-	prunedProgress fresh.Dropped[*machinev1.Progress]
+	prunedProgress patch.Dropped[*machinev1.Progress]
 }
 
 // New returns a Controller. It wraps d.Client so that the controller reads its own writes.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // frozenSets returns the names of the sets that create no machines because they
@@ -12,7 +12,7 @@ import (
 func (s *scope) frozenSets() []string {
 	var names []string
 	for _, o := range s.sets {
-		if freeze.IsFrozen(o.observed) {
+		if brake.IsFrozen(o.observed) {
 			names = append(names, o.observed.Name)
 		}
 	}
@@ -24,7 +24,7 @@ func (s *scope) frozenSets() []string {
 // lost it, stands for itself.
 func (s *scope) frozenCondition() *machinev1.MachineSetCondition {
 	for _, o := range s.sets {
-		if !freeze.IsFrozen(o.observed) {
+		if !brake.IsFrozen(o.observed) {
 			continue
 		}
 		for i := range o.observed.Status.Conditions {
@@ -46,7 +46,7 @@ func (s *scope) frozenCondition() *machinev1.MachineSetCondition {
 func (s *scope) syncFreeze(ctx context.Context) (bool, error) {
 	if request, ok := s.desired.Annotations[machinev1.UnfreezeAnnotation]; ok {
 		for _, o := range s.sets {
-			if freeze.IsFrozen(o.observed) {
+			if brake.IsFrozen(o.observed) {
 				machinev1.SetAnnotation(o.desired, machinev1.UnfreezeAnnotation, request)
 			}
 		}
@@ -56,8 +56,8 @@ func (s *scope) syncFreeze(ctx context.Context) (bool, error) {
 		delete(s.desired.Annotations, machinev1.UnfreezeAnnotation)
 	}
 	if len(s.frozenSets()) > 0 {
-		machinev1.SetLabel(s.desired, machinev1.FreezeLabel, freeze.LabelValue)
-	} else if freeze.IsFrozen(s.desired) {
+		machinev1.SetLabel(s.desired, machinev1.FreezeLabel, brake.FrozenLabel)
+	} else if brake.IsFrozen(s.desired) {
 		delete(s.desired.Labels, machinev1.FreezeLabel)
 	}
 	return true, s.patchDeployment(ctx)

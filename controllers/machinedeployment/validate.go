@@ -15,8 +15,8 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // maxNameLength is the maximum length of a deployment's name: sets append 6
@@ -185,7 +185,7 @@ func isDuration(value string) bool {
 }
 
 func isReplacementLimit(value string) bool {
-	_, err := permit.ParseLimit(value)
+	_, err := brake.ParseLimit(value)
 	return err == nil
 }
 

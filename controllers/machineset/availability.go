@@ -13,6 +13,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // eventMachinesKept is the reason of the Event for surplus machines that are not deleted
@@ -44,8 +45,8 @@ func (c *Controller) keepAvailable(ctx context.Context, s *scope, candidates []*
 	}
 	least := max(rollout.LeastAvailable(live, *bounds)-own.preserved-others.preserved, 0)
 	chosen := s.chosen(live, surplus, own.existing+others.existing-mostWanted(*bounds, others))
-	atRisk := func(m *machinev1.Machine) bool { return isAvailable(m) && !chosen[m.Name] }
-	deletable, withheld := keepAtRisk(surplus, atRisk, others.available+own.available-least)
+	needed := func(m *machinev1.Machine) bool { return isAvailable(m) && !chosen[m.Name] }
+	deletable, withheld := brake.Spare(surplus, isAvailable, needed, others.available+own.available-least)
 	if isRolledOut(live, s.set) {
 		instead := unavailable(candidates[count:], withheld)
 		deletable, withheld = append(deletable, instead...), withheld-len(instead)
@@ -89,28 +90,6 @@ func (s *scope) rememberKept() {
 	case kept.since.IsZero() || kept.size != s.set.Spec.Replicas:
 		*kept = keeping{s.now, s.set.Spec.Replicas}
 	}
-}
-
-// keepAtRisk takes those that are at risk out of the surplus machines, but for as many as
-// the available ones are more than needed. withheld is how many it took out.
-func keepAtRisk(surplus []*machinev1.Machine, atRisk func(*machinev1.Machine) bool, spare int,
-) (deletable []*machinev1.Machine, withheld int) {
-	for _, m := range surplus {
-		if isAvailable(m) && !atRisk(m) {
-			spare--
-		}
-	}
-	for _, m := range surplus {
-		if atRisk(m) {
-			spare--
-			if spare < 0 {
-				withheld++
-				continue
-			}
-		}
-		deletable = append(deletable, m)
-	}
-	return deletable, withheld
 }
 
 // isRolledOut reports whether the machines of a set give way to those of another template.

@@ -18,6 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/fence"
@@ -55,7 +56,7 @@ type Controller struct {
 	Deps
 	gate   *hold.Gate
 	batch  *watch.Batch            // of reconciles that Machines ask for; nil without a manager
-	pruned fresh.Dropped[struct{}] // about status.progress
+	pruned patch.Dropped[struct{}] // about status.progress
 
 	mu       sync.Mutex
 	memories map[client.ObjectKey]*memory

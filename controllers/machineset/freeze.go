@@ -6,7 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
+)
+
+// Messages of the Events. They never vary, so that repetitions are counted on
+// one Event.
+const (
+	messageFrozen   = "MachineSet has too many machines, none is created until the surplus is gone"
+	messageUnfrozen = "MachineSet may create machines again"
 )
 
 // freezeOvershoot freezes a set that has too many machines, and unfreezes it when
@@ -14,24 +21,19 @@ import (
 // that a surplus is noticed however fast it is removed. A frozen set creates no
 // machines.
 func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
-	s.limits = freeze.LimitsOf(s.set, s.deployment, freeze.Margins{Up: c.SafetyUp, Down: c.SafetyDown})
+	s.bounds = brake.BoundsOf(s.set, s.deployment, brake.Margins{Up: c.SafetyUp, Down: c.SafetyDown})
 	if _, asked := s.set.Annotations[machinev1.UnfreezeAnnotation]; asked {
 		s.memory.unfrozenUntil = s.now.Add(c.OvershootPeriod)
 		return c.unfreeze(ctx, s)
 	}
-	frozen := freeze.IsFrozen(s.set)
+	is := brake.IsFrozen(s.set)
 	defer func() { c.requeueWhileOvershooting(s) }()
 	s.overshoot = s.overshootCount()
-	switch s.limits.Evaluate(frozen, s.overshoot) {
-	case freeze.Freeze:
-		// A person has unfrozen the set, so that it can create missing machines.
-		if s.now.Before(s.memory.unfrozenUntil) {
-			return nil
-		}
-		return c.freeze(ctx, s)
-	case freeze.Unfreeze:
+	switch becomes := s.bounds.Frozen(s.set, s.overshoot); {
+	case is && !becomes:
 		return c.unfreeze(ctx, s)
-	case freeze.Keep:
+	case becomes && !is && !s.now.Before(s.memory.unfrozenUntil): // until then a person has it create what is missing
+		return c.freeze(ctx, s)
 	}
 	return nil
 }
@@ -50,17 +52,17 @@ func (s *scope) overshootCount() int {
 
 func (c *Controller) freeze(ctx context.Context, s *scope) error {
 	err := c.patchSet(ctx, s, func(set *machinev1.MachineSet) {
-		machinev1.SetLabel(set, machinev1.FreezeLabel, freeze.LabelValue)
+		machinev1.SetLabel(set, machinev1.FreezeLabel, brake.FrozenLabel)
 	})
 	if err != nil {
 		return err
 	}
-	c.SafetyEvents.Event(s.set, corev1.EventTypeNormal, machinev1.EventFrozeMachineSet, freeze.MessageFrozen)
+	c.SafetyEvents.Event(s.set, corev1.EventTypeNormal, machinev1.EventFrozeMachineSet, messageFrozen)
 	return nil
 }
 
 func (c *Controller) unfreeze(ctx context.Context, s *scope) error {
-	wasFrozen := freeze.IsFrozen(s.set)
+	wasFrozen := brake.IsFrozen(s.set)
 	err := c.patchSet(ctx, s, func(set *machinev1.MachineSet) {
 		if wasFrozen {
 			delete(set.Labels, machinev1.FreezeLabel)
@@ -70,14 +72,14 @@ func (c *Controller) unfreeze(ctx context.Context, s *scope) error {
 	if err != nil || !wasFrozen {
 		return err
 	}
-	c.SafetyEvents.Event(s.set, corev1.EventTypeNormal, machinev1.EventUnfrozeMachineSet, freeze.MessageUnfrozen)
+	c.SafetyEvents.Event(s.set, corev1.EventTypeNormal, machinev1.EventUnfrozeMachineSet, messageUnfrozen)
 	return nil
 }
 
 // requeueWhileOvershooting repeats the check while there are too many machines,
 // even if none of them changes.
 func (c *Controller) requeueWhileOvershooting(s *scope) {
-	if freeze.IsFrozen(s.set) || s.overshootCount() > int(s.set.Spec.Replicas) {
+	if brake.IsFrozen(s.set) || s.overshootCount() > int(s.set.Spec.Replicas) {
 		s.requeueAfter(c.OvershootPeriod)
 	}
 }

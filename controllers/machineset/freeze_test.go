@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
@@ -45,9 +45,9 @@ func TestOvershoot(t *testing.T) {
 			if _, err := env.reconcile(); err != nil {
 				t.Fatal(err)
 			}
-			if !freeze.IsFrozen(env.set()) || len(env.alive()) != 2 {
+			if !brake.IsFrozen(env.set()) || len(env.alive()) != 2 {
 				t.Fatalf("%s after it the set is frozen, %v, and %d machines are alive, want 2", tc.reason,
-					freeze.IsFrozen(env.set()), len(env.alive()))
+					brake.IsFrozen(env.set()), len(env.alive()))
 			}
 			set := env.set()
 			at := slices.IndexFunc(set.Status.Conditions, func(c machinev1.MachineSetCondition) bool {
@@ -63,13 +63,13 @@ func TestOvershoot(t *testing.T) {
 			}
 			all, froze := env.told(machinev1.EventFrozeMachineSet)
 			unfroze := len(slices.DeleteFunc(slices.Clone(all), func(e string) bool {
-				return e != "Normal "+machinev1.EventUnfrozeMachineSet+" "+freeze.MessageUnfrozen
+				return e != "Normal "+machinev1.EventUnfrozeMachineSet+" "+messageUnfrozen
 			}))
 			if froze != 1 || unfroze != 1 {
 				t.Errorf("%s frozen %d times and unfrozen %d times: %q", tc.reason, froze, unfroze, all)
 			}
 			set = env.set()
-			if freeze.IsFrozen(set) || len(set.Status.Conditions) != 0 || len(env.alive()) != 2 {
+			if brake.IsFrozen(set) || len(set.Status.Conditions) != 0 || len(env.alive()) != 2 {
 				t.Errorf("%s in the end: label %v, conditions %v, machines %v", tc.reason, set.Labels, set.Status.Conditions,
 					env.alive())
 			}
@@ -95,7 +95,7 @@ func TestTerminatingMachinesAreNoOvershoot(t *testing.T) {
 	if len(env.alive()) != 2 || len(env.machines()) != 6 {
 		t.Fatalf("%d of %d machines are alive", len(env.alive()), len(env.machines()))
 	}
-	if all, froze := env.told(machinev1.EventFrozeMachineSet); froze > 0 || freeze.IsFrozen(env.set()) {
+	if all, froze := env.told(machinev1.EventFrozeMachineSet); froze > 0 || brake.IsFrozen(env.set()) {
 		t.Errorf("machines that terminate are no surplus: %q", all)
 	}
 }
@@ -113,8 +113,8 @@ func frozenWorld(t *testing.T) *env {
 	}
 	env := newEnv(t, objects...)
 	env.settle()
-	if !freeze.IsFrozen(env.set()) || len(env.alive()) != 0 {
-		t.Fatalf("terminating machines count: frozen %v, alive %v", freeze.IsFrozen(env.set()), env.alive())
+	if !brake.IsFrozen(env.set()) || len(env.alive()) != 0 {
+		t.Fatalf("terminating machines count: frozen %v, alive %v", brake.IsFrozen(env.set()), env.alive())
 	}
 	return env
 }
@@ -127,8 +127,8 @@ func TestFrozenSetIsLookedAtAgain(t *testing.T) {
 	}
 	env.vanish("a", "b", "c", "d", "e")
 	env.settle()
-	if freeze.IsFrozen(env.set()) || len(env.alive()) != 4 {
-		t.Errorf("the surplus is gone: frozen %v, alive %v", freeze.IsFrozen(env.set()), env.alive())
+	if brake.IsFrozen(env.set()) || len(env.alive()) != 4 {
+		t.Errorf("the surplus is gone: frozen %v, alive %v", brake.IsFrozen(env.set()), env.alive())
 	}
 }
 
@@ -143,21 +143,21 @@ func TestUnfreezeByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := env.set()
-	if _, left := set.Annotations[machinev1.UnfreezeAnnotation]; left || freeze.IsFrozen(set) || len(env.alive()) != 4 {
+	if _, left := set.Annotations[machinev1.UnfreezeAnnotation]; left || brake.IsFrozen(set) || len(env.alive()) != 4 {
 		t.Fatalf("a person's word counts: labels %v, annotations %v, alive %v", set.Labels, set.Annotations, env.alive())
 	}
 	env.settle()
-	if freeze.IsFrozen(env.set()) {
+	if brake.IsFrozen(env.set()) {
 		t.Error("it counts for a period")
 	}
 	env.Advance(time.Minute)
 	env.settle()
-	if freeze.IsFrozen(env.set()) {
+	if brake.IsFrozen(env.set()) {
 		t.Error("a set that lacks nothing is not frozen for machines that terminate")
 	}
 	env.Delete(active(env.machines())[0])
 	env.settle()
-	if !freeze.IsFrozen(env.set()) || len(env.alive()) != 3 {
+	if !brake.IsFrozen(env.set()) || len(env.alive()) != 3 {
 		t.Errorf("it does not count for longer than a period: labels %v, alive %v", env.set().Labels, env.alive())
 	}
 	if _, count := env.told(machinev1.EventUnfrozeMachineSet); count != 1 {

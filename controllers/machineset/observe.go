@@ -12,9 +12,9 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // scope is what one reconcile of a MachineSet has observed and done.
@@ -40,7 +40,7 @@ type scope struct {
 	// heldMachine is the name of a Machine that is held for a migration; "" if none is.
 	heldMachine string
 
-	limits freeze.Limits
+	bounds brake.Bounds
 	// overshoot is how many machines were compared with the limits, before any was deleted.
 	overshoot int
 	// replicasCompared is true once the number of machines was compared with the

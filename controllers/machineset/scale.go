@@ -14,10 +14,10 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // scale creates missing machines, or deletes those that are surplus, failed, or
@@ -27,7 +27,7 @@ func (c *Controller) scale(ctx context.Context, s *scope) error {
 	s.replicasCompared = true
 	s.requeueAtPreserveExpiry()
 	missing := int(s.set.Spec.Replicas) - len(active(s.machines))
-	if missing > 0 && !s.createsBlocked() {
+	if missing > 0 && brake.Create(s.set).Allowed {
 		s.scaleErr = c.createMachines(ctx, s)
 		return s.scaleErr
 	}
@@ -37,12 +37,6 @@ func (c *Controller) scale(ctx context.Context, s *scope) error {
 		return s.scaleErr
 	}
 	return c.closeReservation(ctx, s)
-}
-
-// createsBlocked reports whether no machine may be created now.
-func (s *scope) createsBlocked() bool {
-	_, disabled := s.set.Labels[machinev1.ScaleUpDisabledLabel]
-	return disabled || freeze.IsFrozen(s.set)
 }
 
 // deleteUnwanted deletes surplus machines, failed ones that are not preserved, and
@@ -207,10 +201,10 @@ func replicasReadyReason(s *scope, acted error) (reason, text string) {
 // compareReplicas returns how the machines differ from what is wanted.
 func compareReplicas(s *scope) (reason, text string) {
 	wanted, existing, alive := int(s.set.Spec.Replicas), len(s.machines), len(active(s.machines))
-	available := available(s.machines)
+	available, create := available(s.machines), brake.Create(s.set)
 	switch {
-	case alive < wanted && s.createsBlocked():
-		return createsBlockedReason(s, alive, wanted)
+	case alive < wanted && !create.Allowed:
+		return create.Reason, fmt.Sprintf("%d of %d machines exist; %s", alive, wanted, create.Message)
 	case s.withheld > 0:
 		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted; %d kept until "+
 			"enough others of MachineDeployment %s are available", existing, wanted, s.withheld, s.deployment.Name)
@@ -221,16 +215,6 @@ func compareReplicas(s *scope) (reason, text string) {
 		return reason, fmt.Sprintf("%d of %d machines are available%s", available, wanted, detail)
 	}
 	return machinev1.ReasonReplicasOK, fmt.Sprintf("%d machines are available", available)
-}
-
-// createsBlockedReason returns why a set that lacks machines creates none.
-func createsBlockedReason(s *scope, alive, wanted int) (reason, text string) {
-	if freeze.IsFrozen(s.set) {
-		return machinev1.ReasonFrozen, fmt.Sprintf("%d of %d machines exist; none is created until the surplus is "+
-			"deleted; annotation %s lifts that", alive, wanted, machinev1.UnfreezeAnnotation)
-	}
-	return machinev1.ReasonScalingUp, fmt.Sprintf("%d of %d machines exist; label %s prevents more from being created",
-		alive, wanted, machinev1.ScaleUpDisabledLabel)
 }
 
 func available(machines []*machinev1.Machine) int {

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // report writes the status that follows from the scope, if it differs.
@@ -117,9 +117,10 @@ func conditionsOf(s *scope) []machinev1.MachineSetCondition {
 				Message: errorMessage(s.scaleErr),
 			}, s)
 	}
-	return setCondition(conditions, machinev1.MachineSetFrozen, freeze.IsFrozen(s.set), machinev1.MachineSetCondition{
-		Reason:  machinev1.ReasonOverShooting,
-		Message: s.limits.Message(s.set.Name, s.overshoot),
+	return setCondition(conditions, machinev1.MachineSetFrozen, brake.IsFrozen(s.set), machinev1.MachineSetCondition{
+		Reason: machinev1.ReasonOverShooting,
+		Message: fmt.Sprintf("The number of machines backing MachineSet: %s is %d >= %d which is the Max-ScaleUp-Limit",
+			s.set.Name, s.overshoot, s.bounds.Freeze),
 	}, s)
 }
 

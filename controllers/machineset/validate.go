@@ -16,7 +16,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 	"github.com/capmcm/cluster-api-provider-mcm/internal/naming"
 )
 
@@ -104,7 +104,7 @@ func validateAnnotations(set *machinev1.MachineSet) []cloud.Problem {
 			return err
 		}},
 		{machinev1.MaxReplacementsAnnotation, "must be a number from 1, or 1% to 100%", func(s string) error {
-			_, err := permit.ParseLimit(s)
+			_, err := brake.ParseLimit(s)
 			return err
 		}},
 		{machinev1.OrdinalsAnnotation, "is this controller's own record and was damaged; it is restored with the " +

@@ -21,6 +21,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // Options are the manager's flags as far as remediations go.
@@ -53,7 +54,7 @@ type Controller struct {
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
 	if d.Options.OutageLimit <= 0 {
-		d.Options.OutageLimit = defaultOutageLimit
+		d.Options.OutageLimit = brake.OutageLimit
 	}
 	own := fresh.NewClient(fresh.ClientDeps{Client: d.Client, Live: d.Live, Clock: d.Clock}, &infrav1.MCMRemediation{})
 	d.Client = own

@@ -15,15 +15,11 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
-const (
-	// defaultOutageLimit is how long outages protect a machine unless the options say.
-	defaultOutageLimit = 2 * time.Hour
-	// heldCheck is when a remediation that is held looks again at what no watch shows.
-	heldCheck = 30 * time.Second
-)
+// heldCheck is when a remediation that is held looks again at what no watch shows.
+const heldCheck = 30 * time.Second
 
 // leaveAlone ends the pass for what is paused, gone or going.
 func (c *Controller) leaveAlone(_ context.Context, p *pass) (bool, error) {
@@ -92,26 +88,25 @@ func (c *Controller) findOutage(ctx context.Context, p *pass) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("list the Machines of Cluster %s: %w", p.seen.machine.Spec.ClusterName, err)
 	}
-	var losses []outage.Loss
+	var losses []brake.Loss
 	own := signsOf(p.seen.machine)
 	for i := range machines.Items {
 		if m := &machines.Items[i]; m.DeletionTimestamp.IsZero() {
 			if signs := near(own, signsOf(m)); len(signs) > 0 {
-				losses = append(losses, outage.Loss{Zone: zoneOf(m), Pool: poolOf(m), Signs: signs})
+				losses = append(losses, brake.Loss{Place: placeOf(m), Signs: signs})
 			}
 		}
 	}
-	place := outage.Place{Zone: zoneOf(p.seen.machine), Pool: poolOf(p.seen.machine)}
-	scope, n := outage.Around(place, losses, outage.Window, p.seen.now.Add(-c.Options.OutageLimit))
-	if scope == outage.None {
+	found := brake.Around(placeOf(p.seen.machine), losses, brake.Window, p.seen.now.Add(-c.Options.OutageLimit))
+	if found == (brake.Outage{}) {
 		return "", nil
 	}
-	where := "zone " + place.Zone
-	if scope == outage.Pool {
-		where = "pool " + place.Pool
+	where := "pool " + found.Pool
+	if found.Zone != "" {
+		where = "zone " + found.Zone
 	}
 	return fmt.Sprintf("%d nodes of %s became unhealthy together, which no reboot fixes; the remediation goes on when "+
-		"they are healthy, or %v after that", n, where, c.Options.OutageLimit), nil
+		"they are healthy, or %v after that", found.Nodes, where, c.Options.OutageLimit), nil
 }
 
 // near are the signs that began together with the same ones of this Machine: an outage that has
@@ -119,7 +114,7 @@ func (c *Controller) findOutage(ctx context.Context, p *pass) (string, error) {
 func near(own, signs map[string]time.Time) map[string]time.Time {
 	maps.DeleteFunc(signs, func(kind string, at time.Time) bool {
 		mine, there := own[kind]
-		return !there || at.Sub(mine).Abs() > outage.Window
+		return !there || at.Sub(mine).Abs() > brake.Window
 	})
 	return signs
 }
@@ -135,12 +130,10 @@ func signsOf(m *clusterv1.Machine) map[string]time.Time {
 	return signs
 }
 
-func zoneOf(m *clusterv1.Machine) string { return m.Spec.FailureDomain }
-
-// poolOf is the MachineDeployment of a Machine, or else its MachineSet or control plane.
-func poolOf(m *clusterv1.Machine) string {
-	return cmp.Or(m.Labels[clusterv1.MachineDeploymentNameLabel], m.Labels[clusterv1.MachineSetNameLabel],
-		m.Labels[clusterv1.MachineControlPlaneNameLabel])
+// placeOf is the failure domain of a Machine, and its MachineDeployment, or else its MachineSet or control plane.
+func placeOf(m *clusterv1.Machine) brake.Place {
+	return brake.Place{Zone: m.Spec.FailureDomain, Pool: cmp.Or(m.Labels[clusterv1.MachineDeploymentNameLabel],
+		m.Labels[clusterv1.MachineSetNameLabel], m.Labels[clusterv1.MachineControlPlaneNameLabel])}
 }
 
 // updating reports whether the Machine is being updated in place.

@@ -21,8 +21,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // staleRetry is the delay when the cache is behind the last write of this process. The
@@ -55,13 +55,8 @@ type Deps struct {
 	// Visits records every reconcile, so that a Machine's hold is not answered during
 	// one; nil: Machines are not held.
 	Visits *hold.Visits
-	// IgnoreOutages deletes the Machines of Nodes that are deleted together as if each
-	// had been deleted alone.
-	IgnoreOutages bool
-	// HoldLimit is how long Machines of Nodes that are deleted together are kept; 0 is 2 hours.
-	HoldLimit time.Duration
-	// Permits are shared with the Machine controller; nil: the Controller has its own.
-	Permits *permit.Permits
+	// Brake is shared with the Machine controller; nil: the Controller has its own.
+	Brake *brake.Brake
 }
 
 // Controller syncs Nodes with their Machines.
@@ -70,11 +65,6 @@ type Controller struct {
 	mu      sync.Mutex
 	seen    map[string]seenNode  // by node name
 	deleted map[string]types.UID // of Nodes whose deletion was observed, by node name
-	held    map[string]bool      // Nodes whose deletion is held, by name
-
-	permits  *permit.Permits
-	deciding sync.Mutex              // held while it is decided whether to follow a deletion
-	followed map[types.UID]time.Time // when the deletion of a Node was followed, within the window
 }
 
 // A seenNode is a Node that this process has seen, and its Machine.
@@ -87,13 +77,10 @@ func New(d Deps) *Controller {
 		own.Client = fresh.NewClient(fresh.ClientDeps{Client: own.Client, Live: own.Live, Clock: d.Clock}, &corev1.Node{})
 		d.Target = &own
 	}
-	if d.Permits == nil {
-		d.Permits = permit.New(d.Client, d.Clock, permit.Limit{})
+	if d.Brake == nil && d.Target != nil {
+		d.Brake = brake.New(brake.Deps{Client: d.Client, Nodes: d.Target.Client, Clock: d.Clock})
 	}
-	return &Controller{
-		Deps: d, seen: map[string]seenNode{}, deleted: map[string]types.UID{}, held: map[string]bool{},
-		permits: d.Permits, followed: map[types.UID]time.Time{},
-	}
+	return &Controller{Deps: d, seen: map[string]seenNode{}, deleted: map[string]types.UID{}}
 }
 
 // Reconcile syncs the Node of that name with the Machine that names it:
@@ -178,11 +165,11 @@ func (c *Controller) observedDeletion(name string, m *machinev1.Machine) (types.
 
 // forget drops the record of a Node that is gone.
 func (c *Controller) forget(name string) {
+	c.Brake.ReleaseNode(name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.seen, name)
 	delete(c.deleted, name)
-	c.setHeldLocked(name, false)
 }
 
 // deleteMachine deletes the Machine, and so its VM, unless the Machine has changed since

@@ -7,12 +7,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // followDeleted deletes the Machine of a Node that is being deleted, unless many are. The
@@ -20,7 +24,7 @@ import (
 func (c *Controller) followDeleted(ctx context.Context, o *observation) (time.Duration, error) {
 	m := o.machine()
 	if _, foreign := o.node.Annotations[machinev1.NotManagedAnnotation]; foreign || !m.DeletionTimestamp.IsZero() {
-		c.setHeld(o.name, false)
+		c.Brake.ReleaseNode(o.name)
 		return 0, nil
 	}
 	if why := notFollowed(m, o.node); why != "" {
@@ -28,10 +32,43 @@ func (c *Controller) followDeleted(ctx context.Context, o *observation) (time.Du
 		c.Events.Event(m, corev1.EventTypeWarning, eventNodeMissing, why)
 		return 0, nil
 	}
-	if wait, err := c.holdMassDeletion(ctx, o); wait > 0 || err != nil {
-		return wait, err
+	answer, err := c.Brake.DeleteWithNode(ctx, deletion(o, o.node.UID))
+	switch {
+	case err != nil:
+		return 0, err
+	case !answer.Allowed && !machinev1.IsNodeDeletionHeld(o.node):
+		return answer.Again, c.hold(ctx, o, answer)
+	case !answer.Allowed:
+		return answer.Again, nil
 	}
 	return 0, c.deleteMachine(ctx, m, fmt.Sprintf("node %s is being deleted: deleting the Machine and its VM", o.name))
+}
+
+// deletion is what the brake is asked about: the deletion of the Node of o, which has that UID.
+func deletion(o *observation, uid types.UID) brake.NodeDeletion {
+	return brake.NodeDeletion{
+		Name: o.name, UID: uid, Node: o.node, Machine: o.machine(),
+		Follows: func(m *machinev1.Machine, node *corev1.Node) bool { return notFollowed(m, node) == "" },
+	}
+}
+
+// hold records on the Node that its Machine stays, and emits an Event on the Machine.
+func (c *Controller) hold(ctx context.Context, o *observation, why brake.Answer) error {
+	changed := o.node.DeepCopy()
+	machinev1.SetAnnotation(changed, machinev1.NodeDeletionAnnotation, machinev1.NodeDeletionHeld)
+	if err := target.PatchNode(ctx, c.Target.Client, o.node, changed); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("hold deletion of node %s: %w", o.name, err))
+	}
+	c.Events.Event(o.machine(), corev1.EventTypeWarning, why.Reason, why.Message)
+	return nil
+}
+
+// Collectors returns the metrics of c.
+func (c *Controller) Collectors() []prometheus.Collector {
+	if c.Brake == nil {
+		return nil // there are no nodes
+	}
+	return []prometheus.Collector{c.Brake.HeldNodesMetric()}
 }
 
 // notFollowed returns why the Machine that names a Node is not deleted with it; empty if it is.
@@ -68,7 +105,7 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 	m := o.machine()
 	uid, observed := c.observedDeletion(o.name, m)
 	if !observed {
-		c.setHeld(o.name, false)
+		c.Brake.ReleaseNode(o.name)
 		c.reportMissing(m, o.name, "its deletion was not observed")
 		return 0, nil
 	}
@@ -78,11 +115,11 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 	case !apierrors.IsNotFound(err):
 		return 0, fmt.Errorf("reading node %s: %w", o.name, err)
 	}
-	many, err := c.isOneOfMany(ctx, o.name, uid)
+	answer, err := c.Brake.DeleteWithNode(ctx, deletion(o, uid))
 	switch {
 	case err != nil:
 		return 0, err
-	case many && !c.IgnoreOutages:
+	case !answer.Allowed:
 		c.forget(o.name)
 		c.reportMissing(m, o.name, "many others were deleted with it")
 		return 0, nil

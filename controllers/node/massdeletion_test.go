@@ -67,7 +67,7 @@ func TestNodesDeletedTogether(t *testing.T) {
 		},
 		"Off": {
 			"Without the protection each deletion is followed.", 10, 4,
-			func(w *env) { w.controller.IgnoreOutages = true },
+			func(w *env) { w.controller.Brake.IgnoreOutages = true },
 			"m0 m1 m2 m3",
 		},
 		"HeldForMigration": {
@@ -126,13 +126,15 @@ func TestHeldDeletion(t *testing.T) {
 	w.Clock.SetTime(epoch.Add(2 * time.Minute))
 	w.follow(4)
 	w.hear("the Machines are kept", "Warning NodeDeletionHeld")
-	if got := len(w.controller.held); got != 4 {
+	if got := w.controller.Brake.HeldNodes(); got != 4 {
 		t.Errorf("the metric has %d, want 4", got)
 	}
 	for i := range 3 { // what is left would be few
 		w.deleteMachine(fmt.Sprintf("m%d", i))
 	}
-	w.controller = New(w.controller.Deps)
+	deps := w.controller.Deps
+	deps.Brake = nil
+	w.controller = New(deps)
 	if got := w.follow(4); got != "m0 m1 m2" {
 		t.Errorf("deleted %q, want those of the person alone", got)
 	}
@@ -141,8 +143,8 @@ func TestHeldDeletion(t *testing.T) {
 		t.Errorf("%v, %v, want to look again after %s", r, err, want)
 	}
 	w.annotateNode("n3", machinev1.NodeDeletionApproved)
-	if got := w.follow(4); got != "m0 m1 m2 m3" || len(w.controller.held) != 0 {
-		t.Errorf("deleted %q, metric %d, want the approved one deleted", got, len(w.controller.held))
+	if got := w.follow(4); got != "m0 m1 m2 m3" || w.controller.Brake.HeldNodes() != 0 {
+		t.Errorf("deleted %q, metric %d, want the approved one deleted", got, w.controller.Brake.HeldNodes())
 	}
 }
 
@@ -206,7 +208,7 @@ func TestHeldNodesThatAreReleased(t *testing.T) {
 		if got := w.follow(4); got != "" {
 			t.Fatalf("deleted %q after %d Nodes were released", got, i+1)
 		}
-		if got := len(w.controller.held); got != 3-i {
+		if got := w.controller.Brake.HeldNodes(); got != 3-i {
 			t.Errorf("the metric has %d after %d of 4 Nodes were released", got, i+1)
 		}
 	}

@@ -70,13 +70,16 @@ var parts = map[string]part{
 		ours:   []string{"api", "controllers/internal"},
 		theirs: append([]string{"github.com/prometheus/"}, kubernetes...),
 	},
+	// What may be replaced or deleted at once, for all that replace and delete.
+	"controllers/safety/brake": {ours: []string{"api", "controllers/internal"}, theirs: kubernetes},
 	"controllers/*": {ours: []string{
 		"api", "bootstrap", "bootstrap/*", "bootstrap/bootdata", "cloud", "controllers/internal",
-		"controllers/metrics", "internal/fence", "internal/console", "internal/kubeconfig", "internal/naming",
+		"controllers/metrics", "controllers/safety/brake", "internal/fence", "internal/console", "internal/kubeconfig",
+		"internal/naming",
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{
 		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",
-		"controllers/*", "internal/fence",
+		"controllers/*", "controllers/safety/brake", "internal/fence",
 	}, theirs: kubernetes},
 
 	// What all verbs of kubectl mcm read: the objects of both APIs, and the facts of an explanation.

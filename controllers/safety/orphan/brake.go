@@ -17,21 +17,17 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 )
 
 // Orphans come one at a time, from lost answers. Many at once are rather the sign that the
 // cluster has lost Machines whose VMs are healthy: its API server was restored from a
 // backup, or the objects were deleted without their finalizers.
 const (
-	fewOrphans   = 3              // so many are always removed
-	orphansShare = 10             // one of so many VMs of the account may be an orphan
-	removalsAge  = 24 * time.Hour // for so long removed orphans count too
-	heldListed   = 200            // of held orphans are listed in the annotation
-	heldBytes    = 96 << 10       // of JSON have these at most: an object has 256 KiB for all annotations
+	removalsAge = 24 * time.Hour // for so long removed orphans count too
+	heldListed  = 200            // of held orphans are listed in the annotation
+	heldBytes   = 96 << 10       // of JSON have these at most: an object has 256 KiB for all annotations
 )
-
-// limitOf returns how many orphan VMs of an account are removed without a person's approval.
-func limitOf(vms int) int { return max(fewOrphans, vms/orphansShare) }
 
 // brake returns what may be removed of what was found. Where more VMs are orphans than can
 // be expected, that is only what a person has approved, until each of them is decided
@@ -39,10 +35,11 @@ func limitOf(vms int) int { return max(fewOrphans, vms/orphansShare) }
 func (c *Controller) brake(ctx context.Context, o *observation, found []finding) ([]finding, error) {
 	h := o.undecided(found)
 	recent := o.group.removalsSince(o.rules.now.Add(-removalsAge), found)
-	if h.Count == 0 || !o.decided.held && h.Count+recent <= h.Limit {
-		return found, c.publishHeld(ctx, o.group, o.resolved, nil)
+	answer := brake.Orphans(brake.OrphanVMs{Orphans: h.Count, All: h.VMs, Removed: recent, Held: o.decided.held})
+	if answer.Allowed {
+		return found, c.publishHeld(ctx, o.group, o.resolved, nil, "")
 	}
-	if err := c.publishHeld(ctx, o.group, o.resolved, h); err != nil {
+	if err := c.publishHeld(ctx, o.group, o.resolved, h, answer.Message); err != nil {
 		return nil, err
 	}
 	return o.approvedOf(found), nil
@@ -78,7 +75,7 @@ func (o *observation) undecided(found []finding) *machinev1.HeldOrphans {
 			h.Orphans = append(h.Orphans, orphanOf(f))
 		}
 	}
-	h.Limit, h.Count = limitOf(h.VMs), len(h.Orphans)
+	h.Limit, h.Count = brake.Expected(h.VMs), len(h.Orphans)
 	slices.SortFunc(h.Orphans, func(a, b machinev1.Orphan) int { return strings.Compare(a.ID, b.ID) })
 	h.Orphans = listable(h.Orphans)
 	return h
@@ -136,9 +133,9 @@ func (c *Controller) publishReported(ctx context.Context, o *observation, found 
 	return c.writeHeld(ctx, o.group, h)
 }
 
-// publishHeld writes the held orphans to the first class of the group; nil are none.
+// publishHeld writes the held orphans to the first class of the group, and why they are; nil are none.
 func (c *Controller) publishHeld(ctx context.Context, g *group, resolved class.Resolved,
-	held *machinev1.HeldOrphans,
+	held *machinev1.HeldOrphans, why string,
 ) error {
 	if err := c.writeHeld(ctx, g, held); err != nil {
 		return err
@@ -151,9 +148,8 @@ func (c *Controller) publishHeld(ctx context.Context, g *group, resolved class.R
 	c.metrics.held.With(c.labelsOf(first)).Set(float64(held.Count))
 	if held.Count != g.held {
 		ctrl.LoggerFrom(ctx).Info("Orphans held", "orphans", held.Count, "vms", held.VMs, "limit", held.Limit)
-		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, eventHeld, "%d of %d VMs have no machine, which is more "+
-			"than can be expected: each is kept until a person decides about it; see kubectl mcm orphans list -n %s",
-			held.Count, held.VMs, first.Namespace)
+		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, brake.EventOrphansHeld,
+			"%s; see kubectl mcm orphans list -n %s", why, first.Namespace)
 	}
 	g.held = held.Count
 	return nil

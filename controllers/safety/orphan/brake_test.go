@@ -13,6 +13,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/brake"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
@@ -50,7 +51,7 @@ func (w *env) decide(class, key string, ids ...string) {
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	for vms, want := range map[int]int{0: 3, 1: 3, 39: 3, 40: 4, 1000: 100} {
-		if got := limitOf(vms); got != want {
+		if got := brake.Expected(vms); got != want {
 			t.Errorf("of %d VMs %d may be orphans, want %d", vms, got, want)
 		}
 	}
@@ -263,7 +264,7 @@ func TestReportOnlyLists(t *testing.T) {
 	if got := testutil.CollectAndCount(w.controller.metrics.held); got != 0 {
 		t.Errorf("%d series say that a person has to decide", got)
 	}
-	if text := strings.Join(w.Heard(), "\n"); strings.Contains(text, eventHeld) {
+	if text := strings.Join(w.Heard(), "\n"); strings.Contains(text, brake.EventOrphansHeld) {
 		t.Errorf("reported: %s", text)
 	}
 	w.restart(Options{})

@@ -53,5 +53,4 @@ const (
 	eventRemoved      = "OrphanRemoved"
 	eventRemoveFailed = "OrphanRemovalFailed"
 	eventScanFailed   = "OrphanScanFailed"
-	eventHeld         = "OrphansHeld"
 )

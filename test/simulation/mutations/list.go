@@ -173,7 +173,7 @@ func health() []Mutation {
 			{machine, "evaluateHealthTimeout", Replace(`s.health`, `time.Minute`)},
 		}},
 		{"machines are replaced one by one while a zone is cut off", []Target{
-			{machine, "(*Controller).applyOutageProtection", Replace(`c.Options.IgnoreOutages || x`, `true`)},
+			{machine, "(*Controller).applyOutageProtection", Replace(`c.Brake.IgnoreOutages || x`, `true`)},
 		}},
 	}
 }

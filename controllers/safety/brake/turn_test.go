@@ -1,4 +1,4 @@
-package permit
+package brake
 
 import (
 	"testing"
@@ -48,8 +48,8 @@ func machineOf(t *testing.T, c client.Client, name string) *machinev1.Machine {
 	return m
 }
 
-// taken is how many of the machines of the pool get a permit at once.
-func taken(t *testing.T, c client.Client, p *Permits) int {
+// taken is how many of the machines of the pool get their turn at once.
+func taken(t *testing.T, c client.Client, p *Brake) int {
 	t.Helper()
 	list := &machinev1.MachineList{}
 	if err := c.List(t.Context(), list); err != nil {
@@ -57,14 +57,14 @@ func taken(t *testing.T, c client.Client, p *Permits) int {
 	}
 	n := 0
 	for i := range list.Items {
-		ok, cause, err := p.Take(t.Context(), &list.Items[i])
+		turn, err := p.Replace(t.Context(), &list.Items[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok {
+		if turn.Allowed {
 			n++
-		} else if cause != waitsForA {
-			t.Errorf("waits because %q, want the name of the first", cause)
+		} else if turn.Message != waitsForA {
+			t.Errorf("waits because %q, want the name of the first", turn.Message)
 		}
 	}
 	return n
@@ -101,13 +101,13 @@ func TestAsManyAsTheLimitAllows(t *testing.T) {
 				t.Fatal(err)
 			}
 			clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-			p := New(c, clock, standard)
+			p := New(Deps{Client: c, Clock: clock, Limit: standard})
 			if got := taken(t, c, p); got != tc.want {
-				t.Errorf("%d machines got a permit, want %d: %s", got, tc.want, tc.reason)
+				t.Errorf("%d machines got their turn, want %d: %s", got, tc.want, tc.reason)
 			}
-			clock.SetTime(clock.Now().Add(2 * permitAge))
+			clock.SetTime(clock.Now().Add(2 * turnAge))
 			if got := taken(t, c, p); got != tc.want {
-				t.Errorf("%d machines got a permit later, want %d: those whose phase never changed do not count", got, tc.want)
+				t.Errorf("%d machines got their turn later, want %d: those whose phase never changed do not count", got, tc.want)
 			}
 		})
 	}
@@ -140,14 +140,14 @@ func TestPermitToDeleteCountsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := New(c, testingclock.NewFakePassiveClock(time.Unix(0, 0)), Limit{})
+	p := New(Deps{Client: c, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))})
 	for i, want := range []bool{true, false, false} {
-		if ok, _, err := p.TakeToDelete(t.Context(), &list.Items[i]); err != nil || ok != want {
-			t.Errorf("machine %s: %v, %v, want %v", list.Items[i].Name, ok, err, want)
+		if turn, err := p.Delete(t.Context(), &list.Items[i]); err != nil || turn.Allowed != want {
+			t.Errorf("machine %s: %v, %v, want %v", list.Items[i].Name, turn, err, want)
 		}
 	}
-	if ok, cause, err := p.Take(t.Context(), &list.Items[4]); err != nil || ok || cause != waitsForA {
-		t.Errorf("an unhealthy machine: %v, %q, %v, want it to wait for a", ok, cause, err)
+	if turn, err := p.Replace(t.Context(), &list.Items[4]); err != nil || turn.Allowed || turn.Message != waitsForA {
+		t.Errorf("an unhealthy machine: %+v, %v, want it to wait for a", turn, err)
 	}
 }
 
@@ -163,14 +163,14 @@ func TestMissingSuccessorCounts(t *testing.T) {
 				set = map[string]string{}
 			}
 			c := pool(t, nil, set)
-			p := New(c, testingclock.NewFakePassiveClock(time.Unix(0, 0)), Limit{})
+			p := New(Deps{Client: c, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))})
 			waiting := machineOf(t, c, "b")
 			if err := c.Delete(t.Context(), machineOf(t, c, "a")); err != nil {
 				t.Fatal(err)
 			}
 			const want = "MachineSet pool-1 of the same pool has fewer Machines than it wants"
-			if ok, cause, err := p.Take(t.Context(), waiting); err != nil || ok || cause != want {
-				t.Errorf("without a successor: %v, %q, %v, want %q", ok, cause, err, want)
+			if turn, err := p.Replace(t.Context(), waiting); err != nil || turn.Allowed || turn.Message != want {
+				t.Errorf("without a successor: %+v, %v, want %q", turn, err, want)
 			}
 		})
 	}
@@ -182,7 +182,7 @@ func TestNoSuccessorIsAwaitedInVain(t *testing.T) {
 	for name, edit := range map[string]func(*machinev1.MachineSet){
 		"Scaled":          func(s *machinev1.MachineSet) { s.Spec.Replicas = 5 },
 		"Frozen":          func(s *machinev1.MachineSet) { machinev1.SetLabel(s, machinev1.FreezeLabel, "True") },
-		"ScaleUpDisabled": func(s *machinev1.MachineSet) { machinev1.SetLabel(s, machinev1.ScaleUpDisabledLabel, "true") },
+		"ScaleUpDisabled": func(s *machinev1.MachineSet) { machinev1.SetLabel(s, machinev1.ScaleUpDisabledLabel, "") },
 		"Refused": func(s *machinev1.MachineSet) {
 			s.Status.Conditions = []machinev1.MachineSetCondition{{
 				Type: machinev1.MachineSetReplicaFailure, Status: machinev1.ConditionTrue,
@@ -200,9 +200,9 @@ func TestNoSuccessorIsAwaitedInVain(t *testing.T) {
 			must(t, c.Update(t.Context(), set))
 			set.Status = status
 			must(t, c.Status().Update(t.Context(), set))
-			p := New(c, testingclock.NewFakePassiveClock(time.Unix(0, 0)), Limit{})
-			if ok, cause, err := p.Take(t.Context(), waiting); err != nil || !ok {
-				t.Errorf("%v, %q, %v, want a permit", ok, cause, err)
+			p := New(Deps{Client: c, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))})
+			if turn, err := p.Replace(t.Context(), waiting); err != nil || !turn.Allowed {
+				t.Errorf("%+v, %v, want its turn", turn, err)
 			}
 		})
 	}

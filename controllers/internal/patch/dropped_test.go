@@ -1,4 +1,4 @@
-package fresh
+package patch
 
 import (
 	"testing"
