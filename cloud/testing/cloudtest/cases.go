@@ -143,8 +143,8 @@ func requests() []testCase {
 		},
 		{"C47", "Cost", "What calls cost is known for accounts of all sizes: a limit of calls is shared with others.", cost},
 		{
-			"C48", "Sparse", "What a class leaves out is the cloud's to decide, or MCM's default; a zero that it gives is given.",
-			sparse,
+			"C48", "Sparse",
+			"What a class leaves out is the cloud's to decide, or MCM's default; a zero that it gives is given.", sparse,
 		},
 		{
 			"C49", "Lasting", "An answer that only a person can change waits for one; one that passes by itself is not final.",

@@ -12,8 +12,8 @@ import (
 )
 
 // sparse is C48: what a class leaves out is not sent. The smallest class is that of the fixture without what it need
-// not have. The optional fields are those of the golden class; each is given alone, and with its zero value. The file shows
-// the requests for the smallest class whole, and how each other differs from them.
+// not have. The optional fields are those of the golden class; each is given alone, and with its zero value. The file
+// shows the requests for the smallest class whole, and how each other differs from them.
 func sparse(k *kit) {
 	g := k.h.Golden
 	k.needs(g != nil && k.h.SparseFile != "", "Harness.Golden or Harness.SparseFile")
