@@ -49,13 +49,13 @@ type Options struct {
 // ParseMaxReplacements reads a number from 1, or a percentage from 1% to 100%.
 func ParseMaxReplacements(text string) (brake.Limit, error) { return brake.ParseLimit(text) }
 
-// NewBrake returns the brake that these options ask for; rest may be nil.
-func (o Options) NewBrake(c client.Reader, rest *target.Cluster, clock clock.PassiveClock) *brake.Brake {
+// NewBrake returns the brake that these options ask for. nodes is the cluster with the Nodes; nil: there are none.
+func (o Options) NewBrake(c client.Reader, nodes *target.Cluster, clock clock.PassiveClock) *brake.Brake {
 	d := brake.Deps{
 		Client: c, Clock: clock, Limit: o.MaxReplacements, IgnoreOutages: o.IgnoreOutages, OutageLimit: o.OutageLimit,
 	}
-	if rest != nil {
-		d.Nodes = rest.Client
+	if nodes != nil {
+		d.Nodes = nodes.Client
 	}
 	return brake.New(d)
 }

@@ -38,7 +38,7 @@ type Deps struct {
 	Identity string
 	// Emit writes an Event for each step, on the heads of the pool; nil writes none.
 	Emit func(about client.Object, reason, message string)
-	// Progress is told what is done and waited for; nil is not.
+	// Progress is called with what is done and what is waited for. Nil is allowed.
 	Progress func(Progress)
 }
 
